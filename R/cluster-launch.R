@@ -207,7 +207,7 @@ spawn_window <- function() max(4L, 2L * as.integer(availableCores()))
 # directory for its temporary directory. env: the variables with which the fork server booted,
 # NULL for a booted worker.
 worker_orders <- function(plan, packages, base, env) {
-  list(
+  c(healing_orders(plan), list(
     directory = getwd(),
     umask = Sys.umask(NA),
     libraries = if (is.null(plan$libraries)) .libPaths() else plan$libraries,
@@ -221,9 +221,23 @@ worker_orders <- function(plan, packages, base, env) {
     setup = plan$setup,
     setup_name = plan$setup_name,
     outfile = plan$outfile,
-    share_min = share_min(),
-    track = plan$policy[1L] > 0
-  )
+    share_min = share_min()
+  ))
+}
+
+# A worker that comes back without its calls ("fresh") must not draw the same numbers again.
+healing_orders <- function(plan) {
+  list(track = plan$policy[1L] > 0, stream = if (plan$policy[1L] == 1) own_stream())
+}
+
+# The word that the streams of this session's workers are made of: see ffi/worker/stream.c. In a
+# forked child it is another one.
+own_stream <- function() {
+  if (!identical(the$stream_pid, Sys.getpid())) {
+    the$stream <- .Call(ffi_stock_word)
+    the$stream_pid <- Sys.getpid()
+  }
+  the$stream
 }
 
 # Variables that differ from those the fork server booted with.
@@ -337,9 +351,7 @@ boot_command <- function(role, boot, threads, base) {
     program <- boot$wrapper[1L]
   }
   fixed <- sub("=.*", "", boot$variables)
-  # R would forget a lower limit (R_MAX_VSIZE) for a heap that begins above it.
-  own <- any(nzchar(Sys.getenv(heap_names)), heap_names %in% fixed, grepl("vsize", boot$arguments))
-  variables <- boot_variables(threads, base, boot$packages, if (!own) worker_heap())
+  variables <- boot_variables(threads, base, boot$packages)
   if (role == "server" && !nzchar(Sys.getenv(cli_variable))) {
     variables <- c(variables, paste0(cli_variable, "=", cli_word))
   }
@@ -347,31 +359,27 @@ boot_command <- function(role, boot, threads, base) {
 }
 
 # Variables with which R boots: packages as for the workers of makeCluster(), and not
-# the startup file of a test that R CMD check runs ("NAME" alone takes one away). heap: a number for
-# R_VSIZE, which boot_main() takes away again.
-boot_variables <- function(threads, base, packages = NULL, heap = NULL) {
+# the startup file of a test that R CMD check runs ("NAME" alone takes one away).
+boot_variables <- function(threads, base, packages = NULL) {
   if (is.null(packages)) {
     packages <- "datasets,utils,grDevices,graphics,stats,methods"
   }
-  boot <- "MUSTER_BOOT=yes"
-  if (!is.null(heap)) boot <- sprintf(c("MUSTER_BOOT=%.0f", "R_VSIZE=%.0f"), heap)
   c(
-    thread_variables(threads), paste0("TMPDIR=", base), boot, "R_TESTS",
+    thread_variables(threads), paste0("TMPDIR=", base), "MUSTER_BOOT=yes", "R_TESTS",
     paste0("R_DEFAULT_PACKAGES", if (!is.na(packages)) paste0("=", packages))
   )
 }
 
-# The bytes of vectors at which R first collects in a worker. A full collection takes 30 ms there,
-# and parts that stay bring one each time that vectors come near this. So it is more than R's own
-# 64 MB where there is memory for that much garbage.
+# The bytes of vectors up to which R doesn't collect in a worker that holds parts. A full collection
+# takes 30 ms there, and parts that stay bring one each time that vectors come near this. So it is
+# more than R's own 64 MB where there is memory for that much garbage. Other workers keep R's own:
+# memory that is used again costs no page faults.
 worker_heap <- function() {
   free <- .Call(ffi_share_free)
   each <- free / cpu_list_count(cores_machine()$online) / 32
   known <- !is.na(each) && free < 2^62
   if (known) min(max(each, 2^26), 2^28) else 2^26
 }
-
-heap_names <- c("R_VSIZE", "R_MAX_VSIZE")
 
 # Not by system.file(), which takes one of R's connections.
 boot_file <- function() {

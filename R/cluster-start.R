@@ -104,27 +104,33 @@
 #' and what runs again; `options(muster.quiet = TRUE)` silences it.
 #'
 #' The new worker is what the lost one was. All calls of parallel's functions to a worker are kept,
-#' in order, see [cluster_journal()]. When replaying them would take long, the worker makes a
-#' checkpoint: a copy of its process, which stands by and takes its place when it is lost. So
-#' variables, options, packages, data that was changed in place, connections, temporary files and
-#' whatever else a process has are there again, and the calls since then are replayed on it. **Their
-#' side effects happen twice** (files written, rows inserted); what they print isn't shown again.
+#' in order, see [cluster_journal()], and are replayed. **Their side effects happen twice** (files
+#' written, rows inserted); what they print isn't shown again. A worker begins with a random number
+#' stream of its own, so that a replay draws the same numbers again. When replaying would take long,
+#' the worker makes a checkpoint: a copy of its process, which stands by and takes its place when it
+#' is lost. So variables, options, packages, data that was changed in place, connections, temporary
+#' files and whatever else a process has are there again, and only the later calls are replayed.
 #'
 #' Tasks ([task_submit()], [cluster_map()], partitions) can run on any worker, so what they change
 #' is not part of a worker's state: it is there again only if it was seen to change (global
 #' variables, options, search path, working directory).
 #'
-#' A checkpoint costs a few milliseconds, and at most about 2 % of the time; it
-#' shares the memory of its worker until one of the two changes it. If it ends (it is the first
-#' process that the system ends for lack of memory), another is made; if its worker ends before
-#' that, the loss is an error of class `muster_error_lost` that says so. Workers that were
+#' **What a loss costs** is the replay. A checkpoint costs a fork, then a page fault for each page
+#' of memory that the worker changes, which each worker measures. So checkpoints are rare: they take
+#' at most 1 % of the processor time, and are made when their price and the replays to be expected
+#' are least together. With a price of 0.1 s, and a loss in ten hours, as is assumed at first, that
+#' is after 85 s of evaluation; where workers are lost more often, checkpoints are made more often.
+#' `options(muster.checkpoints = 10)` makes one after each 10 s of evaluation, whatever it costs.
+#' A checkpoint shares the memory of its worker until one of the two changes it. If it ends (it is
+#' the first process that the system ends for lack of memory), another is made; if its worker ends
+#' before that, the loss is an error of class `muster_error_lost` that says so. Workers that were
 #' started by `start = "spawn"`, and those with threads of their own (of a C library), can't be
 #' copied. For them, and with `options(muster.checkpoints = FALSE)`, all calls are replayed. If that
 #' would take longer than `getOption("muster.replay_max")` seconds (default 600), or there was no
 #' memory to keep the calls, the loss is an error of class `muster_error_lost`, too.
 #' [cluster_status()] says beforehand for which workers that is so. A checkpoint on another host is
 #' lost with the host; so all calls are kept there, too, and replayed if that takes no longer than
-#' this, and if none of them drew random numbers without a stream of parallel's. Where calls leave
+#' this, and if none of them drew random numbers after a task had. Where calls leave
 #' nothing that later ones need, choose `healing = "fresh"`.
 #'
 #' When a whole host is lost, it is asked for again while the cluster goes on. Its workers are
@@ -184,7 +190,7 @@
 #' session sits at the prompt. What its workers know comes back with the next host, see Healing, by
 #' replaying their calls. So a host stays if that isn't sure to give the same, or takes longer than
 #' `idle_timeout`: its workers' state is only in a checkpoint, or calls of parallel's functions drew
-#' random numbers without [parallel::clusterSetRNGStream()]. With `healing = "fresh"` there is
+#' random numbers after a task had. With `healing = "fresh"` there is
 #' nothing to replay. A host with data of a partition stays, too.
 #' @section Without workers:
 #' `cluster_start(0)` is for finding what is wrong: `browser()`, `debug()` and `traceback()` work,
@@ -209,11 +215,11 @@
 #' how many threads a cluster's workers have. Packages that create threads by other means
 #' (RcppParallel, ranger, arrow) have their own settings.
 #' @section Memory:
-#' R first collects garbage when vectors take 64 MB. In workers that is a 32nd of the free memory
-#' for each core of their machine, at least 64 and at most 256 MB, as each full collection takes
-#' some 30 ms. The environment variable `R_VSIZE` sets another value (see [Memory]); with
-#' `R_MAX_VSIZE`, R's limit, R's own value stays. A worker's vectors may take more than that at any
-#' time.
+#' R first collects garbage when vectors take 64 MB. In workers that hold parts of a partition (more
+#' than 16 MB of them) that is a 32nd of the free memory for each core of their machine, at least 64
+#' and at most 256 MB, as each full collection takes some 30 ms. With the environment variables
+#' `R_VSIZE` or `R_MAX_VSIZE` (see [Memory]) R's own values stay. A worker's vectors may take more
+#' than that at any time.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
@@ -564,12 +570,20 @@ check_healing <- function(healing, name, call) {
   c(0, 1, 1, 2)[mode]
 }
 
+# -1: none, 0: when they pay, else after so many seconds of evaluation.
+check_checkpoints <- function(value, call) {
+  if (isTRUE(value) || isFALSE(value)) {
+    return(if (value) 0 else -1)
+  }
+  check_seconds(value, "options(muster.checkpoints)", call = call)
+}
+
 check_policy <- function(healing, retries, heartbeat, timeout, call) {
   mode <- check_healing(healing, "healing", call)
   retries <- check_count(retries, "retries", min = 0L, max = 1000L, call = call)
   heartbeat <- check_seconds(heartbeat, "heartbeat", infinite = TRUE, call = call)
   timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
-  checkpoints <- !isFALSE(getOption("muster.checkpoints"))
+  checkpoints <- check_checkpoints(getOption("muster.checkpoints", TRUE), call)
   replay <- check_seconds(getOption("muster.replay_max", 600), "options(muster.replay_max)",
     infinite = TRUE, call = call
   )

@@ -284,7 +284,7 @@ wait_for_host_server <- function(plan, begun) {
 
 # As worker_orders(), where paths, libraries and variables are the host's own.
 host_orders <- function(plan, packages, server) {
-  list(
+  c(healing_orders(plan), list(
     directory = getwd(), # if the host has it
     umask = NA,
     libraries = "*",
@@ -298,9 +298,8 @@ host_orders <- function(plan, packages, server) {
     setup = plan$setup,
     setup_name = plan$setup_name,
     outfile = plan$outfile,
-    share_min = share_min(),
-    track = plan$policy[1L] > 0
-  )
+    share_min = share_min()
+  ))
 }
 
 # Links are ended with the last cluster that has workers there: then the host process ends, and the

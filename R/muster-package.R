@@ -23,8 +23,9 @@
 #' * `muster.progress`: what is shown while the session waits, see Progress. Default `"auto"`.
 #' * `muster.healing`: the argument `healing` of [cluster_start()], for clusters from
 #'   [makeClusterPSOCK()]. Default `"state"`.
-#' * `muster.checkpoints`: `FALSE` keeps workers from making copies of themselves, see Healing in
-#'   [cluster_start()]. Clusters take the value that it has when they start. Default `TRUE`.
+#' * `muster.checkpoints`: when workers make copies of themselves, see Healing in [cluster_start()].
+#'   `TRUE`: when it pays. `FALSE`: never. A number: after so many seconds of evaluation. Clusters
+#'   take the value that it has when they start. Default `TRUE`.
 #' * `muster.replay_max`: for how many seconds at most a lost worker that has no such copy repeats
 #'   its calls, see Healing in [cluster_start()]. Clusters take the value that it has when they
 #'   start. Default 600.

@@ -6,8 +6,6 @@
 boot_main <- function(role, session) {
   the$worker <- TRUE
   the$boot_libraries <- .libPaths()
-  # R has read its size, and what is started from here has its own.
-  if (Sys.getenv("R_VSIZE") == Sys.getenv("MUSTER_BOOT")) Sys.unsetenv("R_VSIZE")
   Sys.unsetenv("MUSTER_BOOT")
   forked <- role == "server"
   # server_main() returns in the server at its end, and in each worker at its start.
@@ -43,7 +41,7 @@ server_main <- function(session) {
     .Call(ffi_server_say, frame_kinds[["server_refuse"]], reason)
     return(FALSE)
   }
-  if (!setup$early) warm_up(setup)
+  if (setup$early) gc() else warm_up(setup)
   prepare_forks(setup)
   idle_ms <- if (setup$early) 50L else 0L
   while (is.na(forked <- .Call(ffi_server_run, session, setup$base, idle_ms))) {

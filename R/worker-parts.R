@@ -80,11 +80,28 @@ part_drop <- function(drop) {
 
 memory_held <- function() sum(the$warm) + sum(the$fixed) + .Call(ffi_block_held)
 
+# Parts of so many bytes, together: R collects once when its heap is widened, too.
+widen_from <- 2^24
+
+# Has R collect less often from now on, once. Where the user has set a size or a limit, R's own
+# settings stay.
+widen_heap <- function(bytes) {
+  if (the$widened) {
+    return(invisible())
+  }
+  the$widened <- TRUE
+  own <- any(nzchar(Sys.getenv(c("R_VSIZE", "R_MAX_VSIZE"))), grepl("vsize", commandArgs()))
+  if (bytes > 2^26 && !own) .Call(ffi_heap_widen, bytes)
+  invisible()
+}
+
 # Takes parts out of memory until this worker holds no more than it may. room: list(bytes, folder
 # (NULL: the temporary directory), tag, heap), from the session; see worker_heap(). more: bytes that
 # are about to be added.
 parts_fit <- function(room, more = 0) {
-  over <- memory_held() - (room$bytes - more)
+  held <- memory_held() + more
+  if (held > widen_from) widen_heap(room$heap)
+  over <- held - room$bytes
   # R lets that much garbage pile up before it collects: much where memory is little.
   the$tight <- over > 0 || room$bytes < 2 * room$heap
   for (name in names(the$warm)) {

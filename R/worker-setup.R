@@ -15,6 +15,7 @@ worker_setup <- function(orders) {
   expect_dev(orders$dev)
   attach_packages(orders$packages)
   clear_globals()
+  if (!is.null(orders$stream)) .Call(ffi_stream_begin, orders$stream)
   run_setup(orders$setup, orders$setup_name)
   sink_output(orders$outfile)
 }

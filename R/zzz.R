@@ -19,6 +19,8 @@ the$failed <- NULL # the last error that task_debug() can evaluate again
 the$named <- character() # what large objects users were told of
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
+the$stream <- NULL # what the own streams of workers are made of
+the$stream_pid <- 0L # the process whose workers they are
 the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
 the$exports <- list() # what workers were given: by cluster and name, list(content, ranks)
 the$exported <- NULL # of the message that gave it last: list(key, content)
@@ -36,6 +38,7 @@ the$tight <- FALSE # of a worker: is there little memory?
 the$warned <- NULL # of a worker: kinds of locale that its host doesn't have, see set_locale()
 the$folds <- 0 # how many summaries have been folded
 the$folded <- NULL # of a worker: partial results that are used next, see part_fold()
+the$widened <- FALSE # of a worker: see widen_heap()
 the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to

@@ -175,6 +175,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_failed, 1),
     ENTRY(ffi_worker_serve, 1),
     ENTRY(ffi_worker_taken, 0),
+    ENTRY(ffi_heap_widen, 1),
+    ENTRY(ffi_stream_begin, 1),
     ENTRY(ffi_worker_answer_error, 1),
     ENTRY(ffi_warm_pair, 0),
     ENTRY(ffi_warm_feed, 2),

@@ -38,6 +38,7 @@ static int add_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
     }
     slots[i]->mailbox.worker = i;
     slots[i]->launch_ns = NEVER;
+    slots[i]->rng_kept = 1;
     slots[i]->journal.total = &calls->log_bytes;
     slots[i]->journal.unfit = slots[i]->journal.impossible =
         calls->no_checkpoints;
@@ -135,7 +136,7 @@ void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
 
 void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need) {
-  calls->now_ns = now_ns;
+  calls->now_ns = calls->began_ns = now_ns;
   for (uint32_t i = 0; i < calls->pool.count; i++)
     calls->slots[i]->resuming = 1; // until STARTED, or a later JOINED
   mst_pool_begin(&calls->pool, now_ns, deadline_ns, need);

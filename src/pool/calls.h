@@ -65,6 +65,8 @@ struct mst_calls {
   uint32_t to_heal;       // slots with to_heal
   uint32_t waiting;       // slots with launch_ns
   uint32_t draining;      // slots with drains
+  uint64_t losses;        // of workers that came back
+  int64_t began_ns;       // when they were first asked for
   int64_t looked_ns;      // when each slot was last checked
   int64_t now_ns;         // of the last step
   uint8_t no_checkpoints; // workers never make one

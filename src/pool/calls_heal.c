@@ -89,9 +89,14 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   if (told) tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, words));
 }
 
-// redraws tells whether a replay changes what the worker keeps.
+// redraws tells whether a replay changes what the worker keeps, strays whether it ends at another
+// position of the stream.
 static int redraws(const struct mst_slot *slot, int from_checkpoint) {
   return from_checkpoint ? slot->rng_since : slot->rng_redraws;
+}
+
+static int strays(const struct mst_slot *slot, int from_checkpoint) {
+  return from_checkpoint ? slot->rng_other : slot->rng_strayed;
 }
 
 // let_go prepares the slot for the next incarnation.
@@ -124,8 +129,10 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
       event->attempts = slot->mailbox.first->losses;
     }
     event->fresh_rng =
-        slot->rng_other && !redraws(slot, slot->journal.checkpoint);
+        strays(slot, slot->journal.checkpoint) &&
+        !redraws(slot, slot->journal.checkpoint);
   }
+  calls->losses++;
   tell(calls, event);
   slot->alone = slot->oom;
   let_go(calls, slot);
@@ -231,7 +238,8 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
       mst_journal_start(&slot->journal, slot->from_checkpoint);
   slot->replaying = 1;
   slot->seeded = 0;
-  slot->rng_kept &= slot->from_checkpoint;
+  slot->rng_other = (uint8_t)strays(slot, slot->from_checkpoint);
+  slot->rng_kept = 1;
   // Its checkpoint ended after the verdict.
   if (slot->journal.incomplete && !slot->from_checkpoint) {
     slot->replaying = 0;

@@ -8,31 +8,41 @@ void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
     mst_journal_refused(&calls->slots[i]->journal, MST_REFUSED_EVER);
 }
 
+// loss_ns gives the mean time between two losses of a worker, from those that there were.
+static double loss_ns(const struct mst_calls *calls) {
+  const double lived_ns = (double)(calls->now_ns - calls->began_ns) *
+                          (double)calls->pool.count;
+  return ((double)MST_HEAL_LOSS_NS + lived_ns) / (1 + (double)calls->losses);
+}
+
 void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
-  if (mst_journal_wants(&slot->journal, now, calls->now_ns)) {
+  const struct mst_pace pace = {.every_ns = calls->policy.checkpoint_ns,
+                                .loss_ns = loss_ns(calls),
+                                .idle = slot->mailbox.count <= 1};
+  if (mst_journal_wants(&slot->journal, now, &pace, calls->now_ns)) {
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CHECKPOINT);
   }
 }
 
 // note_seed: draws from a L'Ecuyer stream are repeated by setting the position, which is known.
-// Draws from another generator are repeated only by replaying the calls that drew, from a
-// checkpoint that has the stream: so one is requested. Draws of tasks are never repeated.
+// Draws from another generator are repeated by replaying the calls that drew, from where the stream
+// is known: a checkpoint has it, and a worker begins with one that all its incarnations have. Draws
+// of tasks that change nothing aren't repeated, since those aren't replayed.
 static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
-    const int is_task = slot->mailbox.first->is_task;
-    const int repeats = !is_task && slot->rng_kept && !slot->rng_other;
-    const int matters =
-        !is_task || slot->seed.known || (answered->flags & MST_FLAG_STATE) != 0;
-    slot->rng_drew = 1;
-    if (matters) slot->rng_redraws = 1;
+    const int replayed = !slot->mailbox.first->is_task ||
+                         (answered->flags & MST_FLAG_STATE) != 0;
+    const int repeats = replayed && slot->rng_kept && !slot->rng_other;
+    const int matters = replayed || slot->seed.known;
+    if (matters && (!repeats || slot->rng_strayed)) slot->rng_redraws = 1;
     if (matters && !repeats) slot->rng_since = 1;
     slot->seed.known = 0;
-    if (is_task || !slot->rng_kept) slot->rng_other = 1;
-    if (!is_task && !slot->rng_kept) mst_slot_want(calls, slot, 1);
+    if (!replayed || !slot->rng_kept) slot->rng_other = slot->rng_strayed = 1;
+    if (replayed && !slot->rng_kept) mst_slot_want(calls, slot, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
-  slot->rng_other = 0;
+  slot->rng_other = slot->rng_strayed = 0;
   slot->seed = answered->seed;
 }
 
@@ -130,7 +140,7 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   mst_journal_made(&slot->journal, cost_ns, now_ns);
   // The checkpoint has the stream, of any generator, and what was made of it.
   slot->rng_other = slot->rng_since = 0;
-  slot->rng_kept = slot->rng_drew;
+  slot->rng_kept = 1;
 }
 
 void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,

@@ -60,7 +60,10 @@ static int give_replay(struct mst_calls *calls, struct mst_slot *slot,
   const int seeds = slot->seed.known || slot->rng_other;
   slot->replaying = 0;
   slot->rng_other = 0;
-  if (seeds && !slot->seed.known) slot->rng_kept = 0; // a fresh stream
+  if (seeds && !slot->seed.known) { // a fresh stream
+    slot->rng_kept = 0;
+    slot->rng_strayed = 1;
+  }
   if (slot->replay_left == 0) mst_heal_idle(&slot->heal);
   mst_slot_go_on(calls, slot);
   return seeds ? give_seed(action, slot, &slot->seed) : 0;

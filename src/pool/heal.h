@@ -25,12 +25,17 @@
 #define MST_HEAL_PERIOD_NS (5 * MST_NS_PER_S)
 #define MST_HEAL_ROW 10u
 
+// Before a cluster has lost any worker, one loss is expected in so much time of a worker.
+#define MST_HEAL_LOSS_NS (36000 * MST_NS_PER_S)
+
 struct mst_heal_policy {
   uint8_t on; // 0: a lost worker stays lost
   // 1: it comes back in the state after its set-up; no calls are kept.
   uint8_t fresh;
   uint32_t retries;     // of one call
   int64_t heartbeat_ns; // INT64_MAX: silence is never a loss
+  // A worker makes a checkpoint after so much evaluation; 0: when it pays (journal.h).
+  int64_t checkpoint_ns;
   // The longest replay allowed where no checkpoint is possible; INT64_MAX: any.
   int64_t replay_max_ns;
 };

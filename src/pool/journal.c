@@ -70,6 +70,7 @@ void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   journal->count--;
   journal->replay_ns -= replay_ns(gone);
   journal->bytes -= bytes_of(gone);
+  if (gone->stale) journal->stale_bytes -= bytes_of(gone);
   if (gone == journal->last) find_last(journal);
   free_entry(journal, gone);
 }
@@ -92,6 +93,23 @@ static void drop_bound(struct mst_journal *journal,
   }
 }
 
+// outdate marks as stale what an entry binds anew, and its own bytes if it binds nothing: its
+// arguments.
+static void outdate(struct mst_journal *journal, struct mst_entry *added) {
+  const uint64_t binds = added->payload->binds;
+  if (binds == 0) {
+    added->stale = 1;
+    journal->stale_bytes += bytes_of(added);
+    return;
+  }
+  if (added->failed || !added->visible) return;
+  for (struct mst_entry *at = journal->first; at != added; at = at->next) {
+    if (at->stale || at->payload->binds != binds) continue;
+    at->stale = 1;
+    journal->stale_bytes += bytes_of(at);
+  }
+}
+
 static struct mst_entry *new_entry(void) {
   return mst_fault("journal.alloc") ? NULL : malloc(sizeof(struct mst_entry));
 }
@@ -104,7 +122,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   }
   *added = *entry;
   added->next = NULL;
-  added->covered = 0;
+  added->covered = added->stale = 0;
   added->payload->refs++;
   mst_job_keep(added->job);
   if (journal->last != NULL) {
@@ -116,6 +134,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   journal->count++;
   journal->replay_ns += replay_ns(added);
   count_bytes(journal, added);
+  outdate(journal, added);
   return 0;
 }
 
@@ -130,24 +149,39 @@ int mst_journal_add(struct mst_journal *journal,
   return append(journal, entry);
 }
 
-static int is_due(const struct mst_journal *journal, int64_t now_ns) {
-  const int64_t cost_ns =
-      journal->cost_ns == 0 ? MST_JOURNAL_COST_NS : journal->cost_ns;
-  if (journal->bytes >= MST_JOURNAL_REPLAY_BYTES ||
-      journal->count >= MST_JOURNAL_ENTRIES_MAX / 2) {
-    return 1;
-  }
-  return journal->replay_ns >= MST_JOURNAL_REPLAY_NS &&
-         (now_ns - journal->since_ns) / MST_JOURNAL_REPLAY_FACTOR >= cost_ns;
+// pays tells whether the calls since the last checkpoint took Young's interval. Squares are
+// compared, so that no root is needed.
+static int pays(int64_t replay_ns, int64_t cost_ns, double loss_ns) {
+  const double replay = (double)replay_ns, cost = (double)cost_ns;
+  return replay >= MST_JOURNAL_PRICES * cost &&
+         replay * replay >= 2 * cost * loss_ns;
 }
 
-int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns) {
+static int is_due(const struct mst_journal *journal,
+                  const struct mst_pace *pace, int64_t now_ns) {
+  const int64_t cost_ns =
+      journal->cost_ns == 0 ? MST_JOURNAL_COST_NS : journal->cost_ns;
+  const size_t stale = journal->stale_bytes;
+  if (journal->count >= MST_JOURNAL_ENTRIES_MAX / 2) return 1;
+  if (stale >= MST_JOURNAL_STALE_BYTES_MAX) return 1;
+  if (stale >= MST_JOURNAL_STALE_BYTES &&
+      (now_ns - journal->since_ns) / MST_JOURNAL_STALE_PRICES >= cost_ns) {
+    return 1;
+  }
+  if (pace->every_ns > 0) return journal->replay_ns >= pace->every_ns;
+  const int64_t replay_ns =
+      pace->idle ? journal->replay_ns : journal->replay_ns / 2;
+  return pays(replay_ns, cost_ns, pace->loss_ns);
+}
+
+int mst_journal_wants(struct mst_journal *journal, int now,
+                      const struct mst_pace *pace, int64_t now_ns) {
   if (journal->asking || journal->impossible) return 0;
   if (journal->pause > 0) {
     if (!now) journal->pause--;
     return 0;
   }
-  if (!now && !journal->incomplete && !is_due(journal, now_ns)) return 0;
+  if (!now && !journal->incomplete && !is_due(journal, pace, now_ns)) return 0;
   journal->asking = 1;
   return 1;
 }
@@ -189,7 +223,7 @@ static void cover(struct mst_journal *journal) {
   past->replay_ns += journal->replay_ns;
   journal->first = journal->last = NULL;
   journal->count = 0;
-  journal->bytes = 0;
+  journal->bytes = journal->stale_bytes = 0;
   journal->replay_ns = 0;
 }
 
@@ -198,8 +232,10 @@ static void cover(struct mst_journal *journal) {
 static void uncover(struct mst_journal *journal) {
   struct mst_past *past = &journal->past;
   if (past->first == NULL) return;
-  for (const struct mst_entry *at = past->first; at != NULL; at = at->next)
+  for (const struct mst_entry *at = past->first; at != NULL; at = at->next) {
     journal->bytes += bytes_of(at);
+    if (at->stale) journal->stale_bytes += bytes_of(at);
+  }
   past->last->next = journal->first;
   journal->first = past->first;
   if (journal->last == NULL) journal->last = past->last;

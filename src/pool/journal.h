@@ -5,8 +5,15 @@
 // it. All calls since the last checkpoint are kept, whatever they seem to change. But a call that
 // only binds values to names (clusterExport, cluster_share) replaces one that bound the same names
 // if there are only such calls in between. A checkpoint is a copy of the worker's process, which
-// replaces the worker when it is lost (fork/standby.c) and replays the entries in order. It is
-// requested when it costs little compared with replaying them.
+// replaces the worker when it is lost (fork/standby.c) and replays the entries in order.
+//
+// A checkpoint has a price, which is certain: the fork, and a page fault for each page that the
+// worker writes to afterwards, since it shares its memory with the copy. What it saves, a replay,
+// is needed only after a loss, which is rare. So it is requested when the replay would take so long
+// that price and expected replay are least together: sqrt(2 * price * time between losses), after
+// Young (Comm. ACM 17(9), 1974) and Daly (Future Generation Computer Systems 22(3), 2006). Before
+// that, the calls since the last one must have taken MST_JOURNAL_PRICES times its price. With 0.1 s
+// and a loss in ten hours that is 85 s of evaluation.
 //
 // Where no checkpoint is possible (workers that weren't forked, or have threads of their own) all
 // calls are kept as well, as long as replaying them wouldn't take too long (mst_journal_bound).
@@ -30,18 +37,19 @@
 #include "wire/wire.h"
 
 #define MST_JOURNAL_ENTRIES_MAX 100000u
-// A checkpoint is requested when replaying the entries would take MST_JOURNAL_REPLAY_NS, and the
-// last one was made MST_JOURNAL_REPLAY_FACTOR times its cost ago; or at MST_JOURNAL_REPLAY_BYTES;
-// or at half of MST_JOURNAL_ENTRIES_MAX. Copying the pages that the worker writes to after the fork
-// costs it seven times as much as the fork, so that is 2 %.
-#define MST_JOURNAL_REPLAY_NS (50 * MST_NS_PER_MS)
-#define MST_JOURNAL_REPLAY_FACTOR 400
-#define MST_JOURNAL_REPLAY_BYTES ((size_t)64 << 20)
+// Checkpoints cost at most 1 % of the processor time of the calls that they cover.
+#define MST_JOURNAL_PRICES 100
+// Bytes that only a replay needs, and that a checkpoint frees: values that were bound to the same
+// names again, and arguments. At the first bound a checkpoint may cost 5 % of the time since the
+// last one; at the second, more.
+#define MST_JOURNAL_STALE_BYTES ((size_t)64 << 20)
+#define MST_JOURNAL_STALE_PRICES 20
+#define MST_JOURNAL_STALE_BYTES_MAX ((size_t)128 << 20)
 // The time that one entry takes in addition to its evaluation, and each byte of it.
 #define MST_JOURNAL_ENTRY_NS INT64_C(20000)
 #define MST_JOURNAL_BYTE_NS 1
-// The assumed cost of the first checkpoint.
-#define MST_JOURNAL_COST_NS (2 * MST_NS_PER_MS)
+// The assumed price of a worker's first checkpoint: 5,000 pages, 20 us each.
+#define MST_JOURNAL_COST_NS (100 * MST_NS_PER_MS)
 
 struct mst_entry {
   struct mst_entry *next;
@@ -56,6 +64,7 @@ struct mst_entry {
   uint8_t visible; // the worker saw a change
   uint8_t unseen;  // enum mst_unseen, see common.h
   uint8_t covered; // a checkpoint was made after it
+  uint8_t stale;   // only a replay needs its bytes
 };
 
 enum mst_incomplete {
@@ -81,8 +90,9 @@ struct mst_journal {
   struct mst_entry *last;
   uint32_t count;
   size_t bytes;
-  int64_t replay_ns; // estimated time of a replay
-  int64_t cost_ns;   // of the last checkpoint
+  size_t stale_bytes; // of them
+  int64_t replay_ns;  // estimated time of a replay
+  int64_t cost_ns;    // price of the last checkpoint
   int64_t since_ns;  // when the last checkpoint was made, 0: never
   uint32_t refused;  // in a row
   // If a checkpoint was refused: the next is requested after this many calls.
@@ -113,11 +123,19 @@ void mst_journal_forget_past(struct mst_journal *journal);
 // mst_journal_give_up drops all entries.
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
+// What decides when a checkpoint pays, beside its price.
+struct mst_pace {
+  int64_t every_ns; // after so much evaluation, whatever its price; 0: when it pays
+  double loss_ns;   // mean time between two losses of a worker
+  // The worker has no other calls to evaluate. If it has, a checkpoint waits up to twice as long.
+  uint8_t idle;
+};
 // mst_journal_wants tells whether to request a checkpoint, and notes the request: 1 or 0. now: even
 // if it doesn't pay yet.
-int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns);
-// mst_journal_made: a checkpoint was made after the last entry, and took cost_ns of computing. The
-// journal is complete again.
+int mst_journal_wants(struct mst_journal *journal, int now,
+                      const struct mst_pace *pace, int64_t now_ns);
+// mst_journal_made: a checkpoint was made after the last entry; cost_ns is its price, in processor
+// time: the fork, and the page faults that follow. The journal is complete again.
 void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
                       int64_t now_ns);
 // mst_journal_start gives the first entry to replay, or NULL: on the last checkpoint, or on a fresh

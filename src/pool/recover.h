@@ -37,11 +37,12 @@ struct mst_slot {
   struct mst_seed seed; // the stream's position after the last answer
   enum mst_why why;     // the first thing that was wrong
   char *failure;        // the text of MST_WHY_TOLD; owned
-  uint8_t rng_other; // it drew from another generator; replay won't repeat that
-  uint8_t rng_drew;  // it ever drew from another generator
-  uint8_t rng_redraws; // what it keeps was made of that: replay changes it
+  // It drew what a replay from its checkpoint won't repeat, or else one from its start.
+  uint8_t rng_other;
+  uint8_t rng_strayed; // a replay from its start won't repeat that, either
+  uint8_t rng_redraws; // what it keeps was made of that: a replay from its start changes it
   uint8_t rng_since;   // so does one that starts from its checkpoint
-  uint8_t rng_kept;    // its checkpoint contains the stream
+  uint8_t rng_kept;    // its stream came from its start, or from its checkpoint
   uint8_t dead;        // given up
   uint8_t to_heal;     // it was lost, and the verdict is still to come
   uint8_t launcher;    // enum mst_launcher_is; the session sets this

@@ -114,7 +114,7 @@ TEST("S2: checkpoints shorten long journals, which are given up only past "
 }
 
 TEST("S2: what a checkpoint covers, where that is kept, goes first when memory "
-     "is short, and when a replay would draw other numbers") {
+     "is short") {
   run_calls(2);
   struct mst_blob *large = large_blob(MST_LOG_STEP_BYTES);
   for (uint32_t i = 0; i < 2; i++)
@@ -126,12 +126,6 @@ TEST("S2: what a checkpoint covers, where that is kept, goes first when memory "
   mst_calls_bound_log(&calls, (int64_t)(6 * mst_blob_bytes(large)));
   CHECK_INT(calls.slots[0]->journal.past.count, 0);
   CHECK_INT(calls.log_bytes, 0);
-  ask(1);
-  (void)taken();
-  told(1, 1, MST_FLAG_RNG);
-  EXPECT("CHECKPOINT 1");
-  mst_calls_checkpointed(&calls, 1, 1, now_ns);
-  CHECK_INT(calls.slots[1]->journal.past.count, 0);
   mst_blob_release(large);
   finish();
 }
@@ -164,14 +158,17 @@ TEST("A worker can move if all that it is can be replayed, and in time") {
   CHECK(can_move(2));
   (void)submit_to(0);
   (void)taken();
-  answer_as(0, 2, MST_FLAG_RNG | MST_FLAG_STATE); // but for what they leave
+  answer_as(0, 2, MST_FLAG_RNG);
+  (void)submit_to(0);
+  (void)taken();
+  answer_as(0, 3, MST_FLAG_RNG | MST_FLAG_STATE); // but for what they leave
   (void)taken();
   calls.slots[0]->journal.keeps = 1;
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   CHECK(!can_move(0));
   ask(2);
   (void)taken();
-  told(2, 2, MST_FLAG_RNG);
+  told(2, 2, MST_FLAG_RNG); // after a task drew, from who knows where
   (void)taken();
   CHECK(!can_move(2));
   calls.policy.fresh = 1;
@@ -183,24 +180,27 @@ TEST("A worker can move if all that it is can be replayed, and in time") {
 
 // --- Checkpoints ---
 
-TEST("A worker that used another generator gets a checkpoint at once, and its "
-     "stream goes on") {
+TEST("What a worker drew is drawn again by a replay, from its start or its "
+     "checkpoint, and its stream goes on") {
   run_calls(1);
   ask(0);
   EXPECT("EXEC 0 #1");
-  answer_as(0, 1, MST_FLAG_RNG);
+  answer_as(0, 1, MST_FLAG_RNG | MST_FLAG_STATE);
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK(calls.slots[0]->rng_other); // until it is made
-  EXPECT("CHECKPOINT 0");
+  CHECK_TEXT(taken(), ""); // it needs no checkpoint for that
+  CHECK(can_move(0));
+  lose_one(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #1"); // and no seed
+  answer_as(0, 1, MST_FLAG_REPLAY | MST_FLAG_RNG | MST_FLAG_STATE);
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   ask(0);
   EXPECT("EXEC 0 #2");
   answer_as(0, 2, MST_FLAG_RNG);
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK_TEXT(taken(), ""); // the checkpoint has the stream that it drew from
   lose_one(0);
   come_up(0);
-  EXPECT("REEXEC 0 #2"); // and no seed
+  EXPECT("REEXEC 0 #2");
   answer_as(0, 2, MST_FLAG_REPLAY | MST_FLAG_RNG);
   // A task's random numbers aren't repeated, so the stream is a fresh one.
   (void)submit_to(0);
@@ -212,26 +212,54 @@ TEST("A worker that used another generator gets a checkpoint at once, and its "
   finish();
 }
 
-TEST("A worker that drew and lost its checkpoint with its host draws again, "
-     "and says so") {
+TEST("A worker whose tasks drew before its calls did draws again from its "
+     "start, and says so; what it draws from a checkpoint is repeated") {
   run_calls(1);
   calls.slots[0]->journal.keeps = 1;
   change(0, 1, payload);
+  (void)submit_to(0);
+  EXPECT("EXEC 0 #2");
+  answer_as(0, 2, MST_FLAG_RNG);
   ask(0);
   (void)taken();
-  answer_as(0, 2, MST_FLAG_RNG | MST_FLAG_STATE);
+  answer_as(0, 3, MST_FLAG_RNG | MST_FLAG_STATE);
   CHECK_INT(take(0), MST_CALL_DONE);
-  EXPECT("CHECKPOINT 0");
+  (void)taken();
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   lose_one(0);
   come_up(0);
   EXPECT(""); // the checkpoint has what was drawn
   ask(0);
-  EXPECT("EXEC 0 #3");
-  mst_calls_checkpoint_ended(&calls, 0, now_ns);
+  EXPECT("EXEC 0 #4");
+  answer_as(0, 4, MST_FLAG_RNG | MST_FLAG_STATE);
+  CHECK_INT(take(0), MST_CALL_DONE);
   lose_one(0);
   come_up(0);
-  EXPECT("TELL 0, REEXEC 0 #1, REEXEC 0 #2, EXEC 0 #3 again");
+  EXPECT("REEXEC 0 #4");
+  answer_as(0, 4, MST_FLAG_REPLAY | MST_FLAG_RNG | MST_FLAG_STATE);
+  mst_calls_checkpoint_ended(&calls, 0, now_ns);
+  (void)taken();
+  lose_one(0);
+  come_up(0);
+  EXPECT("TELL 0, REEXEC 0 #1, REEXEC 0 #3, REEXEC 0 #4, SEED 0");
+  finish();
+}
+
+TEST("Where workers are lost often, checkpoints are made more often") {
+  run_calls(1);
+  for (uint64_t id = 1; id <= 30; id++) {
+    ask(0);
+    (void)taken();
+    struct mst_answered one = {.call = id, .elapsed_s = 1};
+    mst_calls_answered(&calls, 0, &one, now_ns);
+    CHECK_INT(take(0), MST_CALL_DONE);
+    CHECK_TEXT(taken(), "");
+  }
+  calls.losses = 99; // one in six minutes: after sqrt(2 * 0.1 * 360) = 8.5 s
+  ask(0);
+  EXPECT("EXEC 0 #31");
+  answer_as(0, 31, 0);
+  EXPECT("CHECKPOINT 0");
   finish();
 }
 

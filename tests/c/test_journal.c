@@ -47,6 +47,7 @@ enum { SEEN = 1, UNSEEN = 2 };
 static int64_t now_ns = MST_NS_PER_S;
 static uint64_t binds;         // of what is added
 static double elapsed_s = 0.5; // likewise
+static struct mst_pace pace = {.loss_ns = 36e12, .idle = 1};
 
 static int add(uint64_t call, const char *text, int how) {
   struct mst_blob *blob = blob_of(text);
@@ -64,7 +65,7 @@ static int add(uint64_t call, const char *text, int how) {
 // wants asks a second after the last time.
 static int wants(int now) {
   now_ns += MST_NS_PER_S;
-  return mst_journal_wants(&journal, now, now_ns);
+  return mst_journal_wants(&journal, now, &pace, now_ns);
 }
 
 // held lists the journal's contents.
@@ -130,35 +131,102 @@ TEST("All calls are kept, whatever they seem to change") {
 
 // --- Checkpoints ---
 
-#define ONE_NS (MST_JOURNAL_ENTRY_NS + MST_JOURNAL_BYTE_NS)
+// add_for adds a call that took so long.
+static void add_for(uint64_t call, double s) {
+  elapsed_s = s;
+  CHECK_INT(add(call, "x", 0), 0);
+  elapsed_s = 0.5;
+}
 
-TEST("A checkpoint is wanted if it costs little compared with a replay, and "
-     "the last was long ago") {
+TEST("A checkpoint is wanted when its price and the expected replay are least "
+     "together, and never costs more than 1 %") {
+  // sqrt(2 * 0.1 s * 36,000 s) is 84.9 s
+  add_for(1, 84);
+  CHECK(!wants(0));
+  add_for(2, 1);
+  CHECK(wants(0));
+  CHECK(!wants(1));                 // one at a time
+  CHECK_INT(add(3, "y", 0), 0);     // answered before it was made
+  mst_journal_made(&journal, 4 * MST_JOURNAL_COST_NS, now_ns);
+  CHECK_TEXT(held(), "");
+  CHECK(journal.checkpoint);
+  add_for(4, 169); // four times as dear: half as often
+  CHECK(!wants(0));
+  add_for(5, 1);
+  pace.idle = 0; // it waits for a moment when nobody waits
+  CHECK(!wants(0));
+  pace.idle = 1;
+  CHECK(wants(0));
+  mst_journal_made(&journal, MST_NS_PER_S, now_ns);
+  pace.loss_ns = 1e9; // losses in each second: 1 % is the limit
+  add_for(6, 99);
+  CHECK(!wants(0));
+  add_for(7, 1);
+  CHECK(wants(0));
+  mst_journal_made(&journal, MST_NS_PER_S, now_ns);
+  pace.every_ns = MST_NS_PER_S; // asked for, whatever it costs
+  add_for(8, 0.5);
+  CHECK(!wants(0));
+  add_for(9, 0.5);
+  CHECK(wants(0));
+  mst_journal_free(&journal);
+  pace = (struct mst_pace){.loss_ns = 36e12, .idle = 1};
+}
+
+TEST("A checkpoint is wanted before there are too many calls") {
   elapsed_s = 0;
   uint64_t call = 0;
   do {
     CHECK_INT(add(++call, "x", 0), 0);
-  } while (!wants(0));
-  CHECK_INT(call, (MST_JOURNAL_REPLAY_NS + ONE_NS - 1) / ONE_NS);
-  CHECK(!wants(1));                  // one at a time
-  CHECK_INT(add(++call, "y", 0), 0); // answered before it was made
-  mst_journal_made(&journal, 5 * MST_NS_PER_MS, now_ns);
-  CHECK_TEXT(held(), "");
-  CHECK(journal.checkpoint);
-  elapsed_s = 1;
-  CHECK_INT(add(++call, "x", 0), 0);
-  const int64_t soon_ns =
-      now_ns + 5 * MST_NS_PER_MS * MST_JOURNAL_REPLAY_FACTOR;
-  CHECK(!mst_journal_wants(&journal, 0, soon_ns - 1));
-  CHECK(mst_journal_wants(&journal, 0, soon_ns));
-  mst_journal_made(&journal, MST_NS_PER_S, soon_ns);
-  elapsed_s = 0;
-  do {
-    CHECK_INT(add(++call, "x", 0), 0);
-  } while (!mst_journal_wants(&journal, 0, soon_ns + 1));
-  CHECK_INT(journal.count, MST_JOURNAL_ENTRIES_MAX / 2);
+  } while (!mst_journal_wants(&journal, 0, &pace, now_ns));
+  CHECK_INT(call, MST_JOURNAL_ENTRIES_MAX / 2);
   mst_journal_free(&journal);
   elapsed_s = 0.5;
+}
+
+// add_large adds a call of so many bytes that binds these names.
+static void add_large(uint64_t call, size_t bytes, uint64_t names) {
+  struct mst_blob *blob = mst_blob_new();
+  CHECK_INT(mst_buf_reserve(&blob->buf, bytes), 0);
+  blob->buf.len = bytes;
+  blob->binds = names;
+  const struct mst_entry entry = {
+      .payload = blob, .call = call, .visible = 1};
+  CHECK_INT(mst_journal_add(&journal, &entry), 0);
+  mst_blob_release(blob);
+}
+
+TEST("A checkpoint is wanted for bytes that it frees: not for what is bound, "
+     "and seldom where it is dear") {
+  const size_t most = MST_JOURNAL_STALE_BYTES;
+  add_large(1, most, 7);
+  add_large(2, 2 * most, 8);
+  CHECK_INT(journal.stale_bytes, 0);
+  CHECK(!wants(0)); // a copy would have them, too
+  CHECK_INT(add(3, "f", SEEN), 0);
+  CHECK_INT(journal.stale_bytes, 1);
+  add_large(4, 1, 7); // what 3 may have read is needed for it alone now
+  CHECK_INT(journal.stale_bytes, most + 1);
+  check_counts();
+  journal.cost_ns = MST_NS_PER_S;
+  now_ns = 0;
+  CHECK(!mst_journal_wants(&journal, 0, &pace,
+                           MST_JOURNAL_STALE_PRICES * MST_NS_PER_S - 1));
+  CHECK(mst_journal_wants(&journal, 0, &pace,
+                          MST_JOURNAL_STALE_PRICES * MST_NS_PER_S));
+  mst_journal_made(&journal, MST_NS_PER_S, now_ns);
+  CHECK_INT(journal.stale_bytes, 0);
+  add_large(5, MST_JOURNAL_STALE_BYTES_MAX, 0); // arguments
+  CHECK(mst_journal_wants(&journal, 0, &pace, 1));
+  mst_journal_free(&journal);
+  journal.keeps = 1; // and comes back with what it covers
+  add_large(1, 5, 0);
+  mst_journal_made(&journal, 1, now_ns);
+  CHECK_INT(journal.stale_bytes, 0);
+  mst_journal_ended(&journal);
+  CHECK_INT(journal.stale_bytes, 5);
+  mst_journal_free(&journal);
+  now_ns = MST_NS_PER_S;
 }
 
 TEST("Where a checkpoint may be lost with its worker, what it covers is kept "
@@ -223,26 +291,9 @@ TEST("What a checkpoint covers is dropped where replaying it would take too "
   elapsed_s = 0.5;
 }
 
-TEST("A call that took long, or has many bytes, is worth a checkpoint") {
-  elapsed_s = 1;
-  CHECK_INT(add(1, "x", 0), 0);
-  CHECK(wants(0));
-  mst_journal_made(&journal, MST_JOURNAL_COST_NS, now_ns);
-  elapsed_s = 0;
-  struct mst_blob *blob = mst_blob_new();
-  CHECK_INT(mst_buf_reserve(&blob->buf, MST_JOURNAL_REPLAY_BYTES), 0);
-  blob->buf.len = MST_JOURNAL_REPLAY_BYTES;
-  const struct mst_entry large = {.payload = blob, .call = 2};
-  CHECK_INT(mst_journal_add(&journal, &large), 0);
-  CHECK(wants(0));
-  check_counts();
-  mst_journal_free(&journal);
-  mst_blob_release(blob);
-  elapsed_s = 0.5;
-}
-
 TEST("One that was refused is asked for again after twice as many calls") {
   elapsed_s = 1;
+  pace.every_ns = 1;
   uint64_t call = 0;
   for (uint32_t k = 1; k <= 5; k++) {
     uint32_t calls = 0;
@@ -260,6 +311,7 @@ TEST("One that was refused is asked for again after twice as many calls") {
   mst_journal_unask(&journal); // the worker is gone, or couldn't be asked
   CHECK(wants(0));
   mst_journal_free(&journal);
+  pace.every_ns = 0;
   elapsed_s = 0.5;
 }
 

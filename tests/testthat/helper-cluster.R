@@ -1,6 +1,9 @@
 # Helpers for tests that start clusters: time limits, clusters that end with their
 # test, clusters of parallel's own to compare with, and the guard against leaks.
 
+# Workers make checkpoints often, so that tests meet them: when they pay depends on the machine.
+options(muster.checkpoints = getOption("muster.checkpoints", 0.05))
+
 # Evaluates a condition again and again until it is true, which counts as an expectation.
 # When the time is over the test ends with an error; with fail = FALSE the value is FALSE
 # then. The limit is for what would never come: a machine may be busy.

@@ -68,9 +68,7 @@ kill_workers <- function(cl) for (pid in node_pids(cl)) tools::pskill(pid, 9L)
 test_cluster("S1: a worker is what it was, with and without a checkpoint", {
   local_settings(muster.quiet = TRUE)
   for (when in c("log", "checkpoint", "both", "never")) {
-    local_settings(muster.checkpoints = when != "never")
-    # A stream that there is no copy of is told of, and another.
-    if (when == "never") kinds$generator <- NULL
+    local_settings(muster.checkpoints = if (when == "never") FALSE else 0.05)
     cl <- local_cluster(1)
     for (kind in kinds) clusterCall(cl, run_at, kind[[1L]])
     if (when == "both") make_checkpoints(cl)
@@ -212,6 +210,66 @@ test_cluster("what is printed behind replayed calls is shown, however late the s
   ))
   clusterCall(cl, run_at, quote(cat("twice\n")))
   expect_identical(cluster_logs(cl)$line, c("once", "twice"))
+})
+
+test_cluster("S1: what was drawn is drawn again, with and without a checkpoint", {
+  local_settings(muster.quiet = TRUE, warn = 2L)
+  for (start in c(if (has_checkpoints()) "fork", "spawn")) {
+    for (checkpoints in list(FALSE, 0.05, TRUE)) {
+      local_settings(muster.checkpoints = checkpoints)
+      cl <- local_cluster(2, start = start, setup = quote(first <- runif(1)))
+      draw <- function() {
+        kept <<- c(kept, stats::runif(1))
+        c(first, kept)
+      }
+      environment(draw) <- globalenv()
+      clusterCall(cl, run_at, quote(kept <- double()))
+      drawn <- clusterCall(cl, draw)
+      expect_false(any(drawn[[1L]] %in% drawn[[2L]])) # each has its own
+      for (k in 1:3) {
+        kill_workers(cl)
+        again <- clusterCall(cl, draw)
+        expect_identical(lapply(again, utils::head, -1L), drawn)
+        expect_false(any(duplicated(unlist(lapply(again, `[`, -1L)))))
+        drawn <- again
+      }
+      # A stream that was removed isn't begun again.
+      clusterCall(cl, run_at, quote(rm(.Random.seed)))
+      again <- clusterCall(cl, draw)
+      expect_false(any(duplicated(unlist(again))))
+      kill_workers(cl)
+      expect_identical(clusterCall(cl, run_at, quote(c(first, kept))), again)
+      cluster_stop(cl)
+    }
+  }
+  # No two clusters have a stream in common, and no worker that comes back without its calls.
+  cl <- local_cluster(1, healing = "fresh")
+  one <- clusterCall(cl, run_at, quote(runif(1)))
+  kill_workers(cl)
+  other <- list(
+    clusterCall(cl, run_at, quote(runif(1))), clusterCall(local_cluster(1), run_at, quote(runif(1)))
+  )
+  expect_false(any(duplicated(unlist(c(one, other)))))
+})
+
+test_cluster("a seed that is written back unchanged is no draw", {
+  cl <- local_cluster(1)
+  write_back <- quote(assign(".Random.seed", .Random.seed + 0L, globalenv()))
+  task_value(task_submit(cl, run_at, write_back, .seed = NULL))
+  kill_workers(cl)
+  expect_no_warning(suppressMessages(clusterCall(cl, run_at, NULL)))
+})
+
+test_cluster("by default a checkpoint is made when it pays, not in a job of seconds", {
+  skip_without_checkpoints()
+  local_settings(muster.checkpoints = NULL)
+  cl <- local_cluster(1)
+  for (k in 1:4) clusterCall(cl, run_at, quote({x <- runif(10); Sys.sleep(0.3)}))
+  expect_false("checkpoint" %in% cluster_journal(cl)$kind)
+  for (value in list("x", -1, c(1, 2), NA)) {
+    local_settings(muster.checkpoints = value)
+    expect_error(cluster_start(1), "muster.checkpoints", class = "muster_error_input")
+  }
 })
 
 test_cluster("a generator other than L'Ecuyer's draws on from where it was", {

@@ -91,8 +91,10 @@ test_cluster("a cluster that stops takes back what is pending", {
 test_cluster("with too few workers there the start waits, and fails with the first that fails", {
   skip_without_fork()
   late <- local_late(1L)
-  local_settings(muster.start_timeout = 0.5)
-  expect_error(cluster_start(list(1, late$launcher), wait = 2), class = "muster_error_timeout")
+  local({
+    local_settings(muster.start_timeout = 0.5)
+    expect_error(cluster_start(list(1, late$launcher), wait = 2), class = "muster_error_timeout")
+  })
   file.create(late$file)
   cl <- cluster_start(list(1, late$launcher), wait = 2)
   expect_identical(cluster_status(cl)$state, c("idle", "idle"))

@@ -42,9 +42,11 @@ test_cluster("a worker that moves says so if it draws random numbers again", {
   cl <- cluster_start(list(1, here_by_link(3L)))
   defer(function() cluster_stop(cl))
   keep <- function() assign("kept", stats::runif(1), globalenv())
+  # Which isn't replayed, as it changes nothing else.
+  task_value(task_submit(cl[2L], function() stats::runif(1), .seed = NULL))
   tasks <- list(task_submit(cl[2L], keep, .seed = NULL), task_submit(cl[3L], keep, .seed = 1))
   values <- lapply(tasks, task_value)
-  # A checkpoint is made of this one, which stays where it was.
+  # This one draws from a stream that it can begin again.
   values <- c(values, clusterEvalQ(cl[4L], {
     set.seed(1)
     kept <- stats::runif(1)
@@ -66,7 +68,7 @@ test_cluster("a worker that moves says so if it draws random numbers again", {
       invokeRestart("muffleWarning")
     }
   )
-  expect_identical(sort(vapply(warnings, `[[`, 0L, "worker")), c(2L, 4L))
+  expect_identical(vapply(warnings, `[[`, 0L, "worker"), 2L)
   expect_match(conditionMessage(warnings[[1L]]), "has drawn random numbers again")
   expect_false(identical(kept[[1L]], values[[1L]]))
   expect_identical(kept[2:3], values[2:3])

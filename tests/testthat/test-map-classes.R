@@ -105,7 +105,7 @@ test_cluster("V9: workers have the classes and methods that the session has defi
   expect_identical(partition_collect(partition_map(p, in_parts))$area, 3 * (1:4)^2)
   # Nothing of it stays.
   left <- clusterCall(cl, function(square) {
-    c(ls(globalenv(), all.names = TRUE), length(square), methods::isClass("Square"))
+    c(ls(globalenv()), length(square), methods::isClass("Square"))
   }, globalenv()$square)
   expect_identical(left, rep(list(c("1", "FALSE")), 2L))
 })

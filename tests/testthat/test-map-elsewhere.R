@@ -78,5 +78,7 @@ test_cluster("a map runs on workers of package parallel", {
   expect_identical(
     parallel::clusterCall(other, exists, "offset_of_map"), list(FALSE, FALSE)
   )
-  expect_identical(parallel::clusterCall(other, exists, ".Random.seed"), list(FALSE, FALSE))
+  seeds <- parallel::clusterCall(other, get0, ".Random.seed")
+  cluster_map(other, 1:4, function(i) stats::runif(1), .seed = 1)
+  expect_identical(parallel::clusterCall(other, get0, ".Random.seed"), seeds)
 })

@@ -487,10 +487,10 @@ test_cluster("an element that takes too long is named, its neighbours are not", 
 
 test_cluster("generators are afterwards what they were, in workers and session", {
   cl <- local_cluster(1)
-  before <- clusterCall(cl, RNGkind)
+  state <- function() list(RNGkind(), get0(".Random.seed", globalenv()))
+  before <- clusterCall(cl, state)
   cluster_map(cl, 1:3, function(i) rnorm(1), .seed = 1)
-  expect_identical(clusterCall(cl, RNGkind), before)
-  expect_identical(clusterCall(cl, function() exists(".Random.seed", globalenv())), list(FALSE))
+  expect_identical(clusterCall(cl, state), before)
   kinds <- RNGkind()
   clusterCall(cl, set.seed, 5)
   expected <- clusterCall(cl, function() .Random.seed)

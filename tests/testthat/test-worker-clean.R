@@ -121,14 +121,19 @@ test_cluster("a session without a seed has none after a start, a call and a stop
   expect_null(session_seed())
 })
 
-test_cluster("a worker begins without a seed and with R's own generators", {
+test_cluster("a worker begins with R's own generators, and without the session's seed", {
   local_seed(1)
   suppressWarnings(RNGkind("L'Ecuyer-CMRG", "Box-Muller", "Rounding"))
   for (start in starts()) {
-    cl <- local_cluster(1, start = start)
-    expect_false(ask(cl, exists, ".Random.seed", globalenv()))
-    expect_identical(ask(cl, RNGkind), c("Mersenne-Twister", "Inversion", "Rejection"))
-    cluster_stop(cl)
+    for (healing in list("state", "fresh", FALSE)) {
+      cl <- local_cluster(1, start = start, healing = healing)
+      # One that replays its calls has a seed of its own for that.
+      seed <- ask(cl, get0, ".Random.seed", globalenv())
+      expect_identical(is.null(seed), healing != "state")
+      expect_false(identical(seed, session_seed()))
+      expect_identical(ask(cl, RNGkind), c("Mersenne-Twister", "Inversion", "Rejection"))
+      cluster_stop(cl)
+    }
   }
 })
 
@@ -137,7 +142,7 @@ test_cluster("a worker begins without a seed and with R's own generators", {
 test_cluster("a worker begins as one of makeCluster() does", {
   cases <- list(
     search = function(cl) ask(cl, search),
-    globals = function(cl) ask(cl, ls, globalenv(), all.names = TRUE),
+    globals = function(cl) setdiff(ask(cl, ls, globalenv(), all.names = TRUE), ".Random.seed"),
     libraries = function(cl) ask(cl, .libPaths),
     directory = function(cl) ask(cl, getwd),
     locale = function(cl) ask(cl, Sys.getlocale),
@@ -233,17 +238,22 @@ test_that("More garbage piles up in workers where there is memory for it", {
   expect_identical(worker_heap(), 2^26)
 })
 
-test_cluster("workers have room before R collects, and R_VSIZE and R_MAX_VSIZE are the session's", {
+test_cluster("workers that hold parts have room before R collects, unless the user said how much", {
   defer(function() .Call(ffi_share_pretend, FALSE, -1))
   skip_if(is.na(cpu_list_count(cores_machine()$online)), "this system doesn't tell its CPUs")
   look <- function() list(Sys.getenv(c("R_VSIZE", "R_MAX_VSIZE"), NA), gc()[2L, 4L])
-  for (own in list(c(NA, NA, 256), c("70M", NA, 70), c(NA, "200M", 64))) {
+  for (own in list(c(NA, NA, 64, 256), c("70M", NA, 70, 70), c(NA, "200M", 64, 64))) {
     local_variables(R_VSIZE = own[1L], R_MAX_VSIZE = own[2L])
     .Call(ffi_share_pretend, FALSE, 2^50)
     cl <- local_cluster(1, start = "spawn")
     theirs <- clusterCall(cl, look)[[1L]]
     expect_identical(unname(theirs[[1L]]), as.character(own[1:2]))
     expect_equal(theirs[[2L]], as.double(own[3L]), tolerance = 0.01)
+    p <- partition_scatter(cl, data.frame(x = as.double(1:3e6)), parts = 2L)
+    q <- partition_map(p, function(part) part + 1) # the second task finds parts
+    r <- partition_map(q, identity)
+    expect_equal(clusterCall(cl, look)[[1L]][[2L]], as.double(own[4L]), tolerance = 0.1)
+    rm(p, q, r)
     cluster_stop(cl)
   }
   local_variables(R_VSIZE = NA, R_MAX_VSIZE = NA)

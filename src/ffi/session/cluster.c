@@ -245,8 +245,9 @@ static int makes_checkpoints(const struct mst_cluster *cluster) {
 // of each; source: a fork server, list(file, arguments, variables) of a program to start, or NULL:
 // ffi_cluster_adopt gives one later, and the start doesn't wait for it.
 // policy: healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in
-// seconds, checkpoints (0 or 1), limit in seconds for a replay without a checkpoint. Returns
-// list(pointer, nodes, id), or a list that tells why it failed.
+// seconds, checkpoints (negative: none; 0: when they pay; else after so many seconds of
+// evaluation), limit in seconds for a replay without a checkpoint. Returns list(pointer, nodes,
+// id), or a list that tells why it failed.
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
@@ -268,7 +269,8 @@ SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
   cluster->calls.policy.replay_max_ns = limit_ns(how[5]);
-  if (how[4] == 0 || cluster->calls.policy.fresh ||
+  cluster->calls.policy.checkpoint_ns = how[4] > 0 ? limit_ns(how[4]) : 0;
+  if (how[4] < 0 || cluster->calls.policy.fresh ||
       !makes_checkpoints(cluster)) {
     mst_calls_forbid_checkpoints(&cluster->calls);
   }

@@ -1,7 +1,9 @@
 // A worker makes its standby, and a standby replaces the worker. See fork/standby.c.
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/mst_clock.h"
 #include "ffi/worker/this.h"
@@ -11,6 +13,8 @@
 // The standby's descriptor comes through another channel than the order, and before it.
 #define END_MS 5000
 #define SHRINK_BYTES ((uint64_t)64 << 20)
+// A page fault takes no longer, whatever else the system did for this process.
+#define FAULT_NS_MAX 25000
 
 // take_place makes this process, a copy of the worker, the worker: it drops what was received for
 // the other, and says hello like any worker. Its set-up was done in the other, so it answers SETUP
@@ -23,6 +27,7 @@ static int take_place(void) {
   mst_chan_close(&ffi_this.chan);
   ffi_this_open_channel();
   memset(&ffi_this.spin, 0, sizeof ffi_this.spin);
+  (void)getrusage(RUSAGE_SELF, &ffi_this.stood_usage);
   if (mst_exchange_begin(&err) != 0) return 0;
   ffi_call_ours("take_place", NULL);
   ffi_this_say_hello(1);
@@ -56,6 +61,33 @@ static int64_t computed_ns(void) {
   return (int64_t)now.tv_sec * MST_NS_PER_S + now.tv_nsec;
 }
 
+static int64_t ns_between(struct timeval begin, struct timeval end) {
+  return (int64_t)(end.tv_sec - begin.tv_sec) * MST_NS_PER_S +
+         (int64_t)(end.tv_usec - begin.tv_usec) * 1000;
+}
+
+// faults_ns gives the price of the page faults that a standby brings. This process copies each page
+// that it writes to from then on: as many as since the last standby; or all, before the first one.
+// What a fault takes follows from the system's time for this process meanwhile. That may include
+// other work of the system's, so there is a limit.
+static int64_t faults_ns(void) {
+  struct rusage now;
+  (void)getrusage(RUSAGE_SELF, &now);
+  const struct rusage *before = &ffi_this.stood_usage; // or nothing yet
+  const int64_t faults = now.ru_minflt - before->ru_minflt;
+  const int64_t pages =
+      (int64_t)(mst_proc_resident() / (uint64_t)sysconf(_SC_PAGESIZE));
+  int64_t each_ns =
+      faults < 1 ? 0 : ns_between(before->ru_stime, now.ru_stime) / faults;
+  if (each_ns > FAULT_NS_MAX) each_ns = FAULT_NS_MAX;
+  int64_t copied = ffi_this.stands ? faults : pages;
+  if (ffi_this.stands && copied > (int64_t)ffi_this.stood_pages)
+    copied = (int64_t)ffi_this.stood_pages;
+  ffi_this.stood_usage = now;
+  ffi_this.stood_pages = (uint64_t)pages;
+  return copied * each_ns;
+}
+
 static int say_made(int sys_errno, int64_t cost_ns) {
   struct mst_head head = {.kind = MST_KIND_CHECKPOINTED};
   const struct mst_checkpointed made = {.sys_errno = sys_errno,
@@ -75,6 +107,7 @@ int ffi_this_checkpoint(const struct mst_frame *order) {
   const int end = mst_watch_take_end(END_MS);
   if (end < 0) return say_made(EMFILE, 0);
   shrink();
+  const int64_t later_ns = faults_ns();
   const int64_t begin_ns =
       computed_ns();   // the garbage had to go anyway: don't count it
   ffi_this.stands = 1; // a standby that becomes a worker leaves one, too
@@ -84,5 +117,6 @@ int ffi_this_checkpoint(const struct mst_frame *order) {
   if (rc == 0) return take_place();
   ffi_call_ours("resume_threads", NULL);
   ffi_this.stands = rc == 1;
-  return say_made(rc < 0 ? err.sys_errno : 0, computed_ns() - begin_ns);
+  return say_made(rc < 0 ? err.sys_errno : 0,
+                  later_ns + computed_ns() - begin_ns);
 }

@@ -55,6 +55,13 @@ static double weight_of(SEXP x, int depth) {
 // code, environments and pointers aren't the same once they are read from a file.
 SEXP ffi_part_weight(SEXP x) { return Rf_ScalarReal(weight_of(x, 0)); }
 
+// ffi_heap_widen lets vectors take about so many bytes more before R collects: R makes room for
+// what is allocated, and the vector is never written to, so it takes no memory. Raises R errors.
+SEXP ffi_heap_widen(SEXP bytes) {
+  (void)Rf_allocVector(RAWSXP, (R_xlen_t)Rf_asReal(bytes));
+  return R_NilValue;
+}
+
 // ffi_memory_return gives what R doesn't use any more back to the system: without it, free() keeps
 // most of it for this process.
 SEXP ffi_memory_return(void) {

@@ -24,8 +24,13 @@ struct ffi_this {
   int raised;           // the watch interrupted the last call
   int session;          // its process id, for people
   pid_t pid;            // of the process that evaluates the call
+  uint32_t cluster;     // the numbers of the cluster and of this worker
+  uint32_t worker;
   int stands;           // it has a standby, as far as it knows
   uint64_t resident;    // memory after the last collection for a standby
+  // When the last standby was made: what this process had used, and the pages that it shares since.
+  struct rusage stood_usage;
+  uint64_t stood_pages;
   int output; // the output pipe, wherever the user's code leads 1 and 2; 0: none
 };
 extern struct ffi_this ffi_this;

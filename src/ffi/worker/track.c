@@ -56,6 +56,7 @@ static struct {
   struct seen *seen; // parallel to HELD_VALUES
   size_t seen_count, seen_cap, large_count;
   int let_go; // large values aren't held now
+  int rewrites; // a call has changed a large one
   int lengths[ENVS_MAX];
   int env_count;
   char directory[4096];
@@ -96,10 +97,14 @@ static int bindings_changed(void) {
   for (int i = 0; i < track.env_count; i++) {
     if (length_of(VECTOR_ELT(envs, i)) != track.lengths[i]) return 1;
   }
+  int changed = 0;
   for (size_t i = 0; i < track.seen_count; i++) {
-    if (is_other(i)) return 1;
+    if (!is_other(i)) continue;
+    changed = 1;
+    if (track.large_count == 0) break;
+    track.rewrites |= track.seen[i].large;
   }
-  return 0;
+  return changed;
 }
 
 static int search_changed(void) {
@@ -223,6 +228,8 @@ void ffi_track_hold(int all) {
 
 int ffi_track_let_go(void) { return track.let_go; }
 
+int ffi_track_rewrites(void) { return track.rewrites; }
+
 static void note_bindings(void) {
   SEXP envs = PROTECT(Rf_allocVector(VECSXP, ENVS_MAX));
   SEXP values = R_NilValue; // pairlist, last first
@@ -312,11 +319,28 @@ void ffi_track_begin(void) {
                  ffi_binding(R_GlobalEnv, seed_symbol()));
 }
 
+SEXP ffi_track_stream(void) { return ffi_binding(R_GlobalEnv, seed_symbol()); }
+
+void ffi_track_note_stream(void) {
+  if (track.on) SET_VECTOR_ELT(track.held, HELD_SEED, ffi_track_stream());
+}
+
+// same_seed: code of Rcpp's writes the seed back whether it has drawn or not.
+static int same_seed(SEXP one, SEXP other) {
+  return TYPEOF(one) == INTSXP && TYPEOF(other) == INTSXP &&
+         Rf_xlength(one) == Rf_xlength(other) &&
+         memcmp(INTEGER(one), INTEGER(other),
+                (size_t)Rf_xlength(one) * sizeof(int)) == 0;
+}
+
 // seed_changed checks the stream, and copies a seed of L'Ecuyer's generator.
 static uint16_t seed_changed(struct mst_seed *seed) {
-  SEXP now = ffi_binding(R_GlobalEnv, seed_symbol());
-  if (now == VECTOR_ELT(track.held, HELD_SEED)) return 0;
+  SEXP now = ffi_track_stream();
+  SEXP before = VECTOR_ELT(track.held, HELD_SEED);
+  if (now == before) return 0;
+  const int same = same_seed(now, before);
   SET_VECTOR_ELT(track.held, HELD_SEED, now);
+  if (same) return 0;
   if (TYPEOF(now) != INTSXP || Rf_xlength(now) != MST_SEED_WORDS ||
       INTEGER(now)[0] % 100 != 7) {
     return MST_FLAG_RNG;

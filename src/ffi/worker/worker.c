@@ -93,6 +93,8 @@ SEXP ffi_worker_setup(void) {
     ffi_this_title(title, "worker", &frame);
     mst_proc_title(title);
   }
+  ffi_this.cluster = frame.head.cluster;
+  ffi_this.worker = frame.head.worker;
   return read_frame(&frame);
 }
 
@@ -296,9 +298,11 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
   // Each call has its own frame, as with do.call() in a function.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
-  // A task's changes are judged and undone here, those of a verb's call by the standby.
-  ffi_track_hold(!ffi_this.stands ||
+  // A task's changes are judged and undone here. Those of a verb's call are undone by the standby;
+  // or by a replay, where calls do change large values, which would be copied if they were held.
+  ffi_track_hold((!ffi_this.stands && !ffi_track_rewrites()) ||
                  (ffi_this.call.flags & MST_FLAG_TASK) != 0);
+  ffi_stream_look();
   begin_times();
   (void)ffi_worker_open();
   SEXP value = PROTECT(Rf_eval(call, frame_env));
@@ -307,8 +311,7 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   return sent;
 }
 
-// set_seed sets the random number stream; without a position it clears the worker's globals
-// instead.
+// set_seed sets the random number stream; without a position it begins one that no worker had.
 static void set_seed(const struct mst_frame *frame) {
   struct mst_seed seed = {0};
   if (mst_seed_decode(frame->payload, (size_t)frame->head.length, &seed) != 0) {
@@ -319,6 +322,7 @@ static void set_seed(const struct mst_frame *frame) {
     ffi_track_set_seed(&seed);
   } else {
     ffi_call_ours("clear_globals", NULL);
+    ffi_stream_renew();
     ffi_track_begin();
   }
 }

@@ -18,6 +18,21 @@ void ffi_track_set_seed(const struct mst_seed *seed);
 // whether some aren't held.
 void ffi_track_hold(int all);
 int ffi_track_let_go(void);
+// ffi_track_rewrites tells whether any call has changed a large value so far.
+int ffi_track_rewrites(void);
+// ffi_track_stream gives .Random.seed, R_UnboundValue if there is none. ffi_track_note_stream:
+// muster has set it, no call.
+SEXP ffi_track_stream(void);
+void ffi_track_note_stream(void);
+
+// ---- stream.c: the worker's own random number stream
+
+// ffi_stream_begin seeds it, by a word of the session's. ffi_stream_renew gives it another one,
+// that no worker had. ffi_stream_look seeds it again if it was removed; call it before each call of
+// the user's. Not on: nothing is done. R errors of a user's generator are ignored.
+SEXP ffi_stream_begin(SEXP word);
+void ffi_stream_renew(void);
+void ffi_stream_look(void);
 
 // ---- entry points
 
@@ -92,6 +107,7 @@ SEXP ffi_part_read(SEXP want);
 // parts.c
 SEXP ffi_part_weight(SEXP x);
 SEXP ffi_memory_return(void);
+SEXP ffi_heap_widen(SEXP bytes);
 // exchange.c
 SEXP ffi_links_set(SEXP numbers, SEXP limits);
 SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token);
