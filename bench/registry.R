@@ -7,6 +7,7 @@
 registry <- c(
   "start-cold" = "How long until N workers answer, in a session that has just begun?",
   "start-warm" = "How long until N workers answer, with the fork server up?",
+  "work" = "How long does a user's work take on workers that have just started, and later?",
   "memory" = "How much memory does an idle worker take?",
   "call" = "How long does one trivial call take?",
   "calls-2000" = "How long do 2,000 tasks that do nothing take, balanced over 2 workers?",

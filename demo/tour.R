@@ -38,6 +38,10 @@ local({
     if (slow >= fast) sprintf("%.1f times as fast", slow / fast)
     else sprintf("%.1f times as slow", fast / slow)
   }
+  pace <- function(ours, theirs) {
+    same <- max(ours, theirs) <= 1.1 * min(ours, theirs)
+    if (same) "as quick as parallel" else times(theirs, ours)
+  }
   seconds <- function(expr) system.time(expr)[["elapsed"]]
   # A line of /proc/meminfo, which are in kB; NA where there is none.
   memory_mb <- function(name) {
@@ -158,6 +162,9 @@ local({
     cl
   })
   row("parallel, start to stop", sum(theirs$time), paste0("(", steps(theirs), ")"))
+  row("the job itself, on muster's workers", ours$time[["run"]],
+      paste0(pace(ours$time[["run"]], theirs$time[["run"]]), " (", sprintf(
+        "%.2f", theirs$time[["run"]]), " s)"))
   check(identical(ours$answer, here), "muster")
   interval <- quantile(here, c(0.025, 0.975), names = FALSE)
   note(sprintf(
