@@ -158,7 +158,7 @@ test_cluster("each start has workers of its own, and no value of an earlier one"
   second <- local_cluster(2)
   expect_identical(
     unique(clusterEvalQ(second, list(
-      ls(globalenv(), all.names = TRUE), getOption("muster.test.left"),
+      ls(globalenv()), getOption("muster.test.left"),
       Sys.getenv("MUSTER_TEST_LEFT"), "splines" %in% loadedNamespaces()
     ))),
     list(list(character(), NULL, "", FALSE))
