@@ -86,6 +86,7 @@ is_asleep <- function(plan) isTRUE(plan$asleep)
 
 # Of a cluster that has just started.
 begin_scaling <- function(id, asleep, idle_s, call) {
+  the$plain <- FALSE
   the$scales <- the$plans[[as.character(id)]]$scales <- TRUE
   if (!.Call(ffi_cluster_scale, id, as.raw(asleep), idle_s)) {
     abort_muster("limit", "There is no memory for a cluster with `scale`.", call = call)

@@ -81,6 +81,7 @@ seed_stream <- function(seed, name, wanted, call) {
 
 # Called from C code for each such message. what: list(node, stream).
 note_stream <- function(what) {
+  the$plain <- FALSE
   the$streams[[stream_key(what[[1L]])]] <- what[[2L]]
 }
 

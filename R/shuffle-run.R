@@ -282,7 +282,7 @@ run_take <- function(run) {
 take_answer <- function(run, task, about) {
   plan <- run$shuffle$plan
   key <- about$key
-  value <- tryCatch(take_value(task, Inf, run$call), muster_error = identity)
+  value <- tryCatch(value_of(task, Inf, run$call), muster_error = identity)
   failed <- inherits(value, "muster_error")
   settle_on_the_way(run, about, if (!failed) value)
   if (failed) {

@@ -161,7 +161,7 @@ cancel_map <- function(map) {
   TRUE
 }
 
-map_value <- function(map, timeout, call, what) {
+map_value <- function(map, timeout, call, what = task_title(map)) {
   check_wait(timeout, call)
   check_task(map, call)
   progress <- if (timeout > progress_after) new_progress(NULL, map$n)

@@ -148,6 +148,12 @@
 task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
                         .error_retries = 0L, .timeout = NULL, .priority = 0L, .label = NULL,
                         .wait = TRUE) {
+  # A task without options, as next to all are, is submitted by one call.
+  task <- if (the$plain && nargs() == ...length() + 2L) .Call(ffi_task_try, .cl, .fun, list(...))
+  if (!is.null(task) && !is.list(task)) {
+    return(task)
+  }
+  found <- task
   args <- list(...)
   if (missing(.fun) || !is.function(.fun)) {
     .fun <- task_function(.fun, sys.call())
@@ -172,7 +178,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   if (is_here(.cl)) {
     return(submit_here(.fun, args, more, .label, sys.call()))
   }
-  found <- .Call(ffi_needs, list(.fun, args))
+  if (is.null(found)) found <- .Call(ffi_needs, list(.fun, args))
   task <- if (is.null(found) && !length(more)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, limits, .label)
   } else {
@@ -322,8 +328,16 @@ abort_submit <- function(cl, outcome, call) {
 #' @rdname task_submit
 #' @export
 task_value <- function(task, timeout = Inf) {
-  value <- value_of(task, timeout, sys.call())
-  if (the$drawn) tell_drawn(sys.call())
+  answer <- .Call(ffi_task_value, task, timeout)
+  if (is.list(answer) && length(answer) == 1L) {
+    return(answer[[1L]])
+  }
+  value <- if (is_map(task)) {
+    map_value(task, timeout, sys.call())
+  } else {
+    answered_value(task, answer, timeout, sys.call())
+  }
+  tell_drawn(sys.call())
   value
 }
 
@@ -331,23 +345,17 @@ value_of <- function(task, timeout, call, what = task_title(task)) {
   if (is_map(task)) {
     map_value(task, timeout, call, what)
   } else {
-    take_value(task, timeout, call, what)
+    answered_value(task, .Call(ffi_task_value, task, timeout), timeout, call, what)
   }
 }
 
-# what: how to speak of the task in errors.
-take_value <- function(task, timeout, call, what = task_title(task)) {
-  value <- .Call(ffi_task_value, task, timeout)
-  if (length(value) == 1L && is.list(value)) {
-    return(value[[1L]])
+# The value in an answer of ffi_task_value. what: how to speak of the task in errors.
+answered_value <- function(task, answer, timeout, call, what = task_title(task)) {
+  if (has_said(answer)) answer <- hear_answer(task, timeout, first = answer)
+  if (is.list(answer) && length(answer) == 1L) {
+    return(answer[[1L]])
   }
-  if (has_said(value)) {
-    value <- hear_answer(task, timeout, first = value)
-    if (length(value) == 1L && is.list(value)) {
-      return(value[[1L]])
-    }
-  }
-  other_value(task, value, timeout, call, what)
+  other_value(task, answer, timeout, call, what)
 }
 
 other_value <- function(task, value, timeout, call, what = task_title(task)) {

@@ -10,6 +10,7 @@ the$host_keys <- 0L # how many keys were given
 the$reached <- character() # keys of hosts that a start is about to use
 the$joins <- FALSE # is join_hosts() at work?
 the$watch <- NULL # what it remembers of jobs that are pending
+the$plain <- TRUE # no cluster yet without workers, with `scale`, or with streams
 the$scales <- FALSE # did any cluster have `scale`?
 the$launches <- 0L # how many commands of launchers were run
 the$temp_root <- NULL # of a host process

@@ -69,6 +69,7 @@
   EACH(ffi_queue_full, 1)                                                      \
   EACH(ffi_task_question, 1)                                                   \
   EACH(ffi_task_submit, 6)                                                     \
+  EACH(ffi_task_try, 3)                                                        \
   EACH(ffi_task_look, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \
   EACH(ffi_notify, 1)                                                          \

@@ -17,7 +17,7 @@ is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 # goes on; outcome_of() gives the class, message and fields of what code raises, NULL
 # where it doesn't. Of the helpers it has those of processes.
 session_prelude <- bquote({
-  options(warn = 1, muster.checkpoints = 0.05) # as helper-cluster.R does
+  options(warn = 1, muster.checkpoints = 0.5) # as helper-cluster.R does
   suppressPackageStartupMessages(library(muster))
   told <- list()
   tell <- function(...) {

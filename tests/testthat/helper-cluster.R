@@ -2,7 +2,7 @@
 # test, clusters of parallel's own to compare with, and the guard against leaks.
 
 # Workers make checkpoints often, so that tests meet them: when they pay depends on the machine.
-options(muster.checkpoints = getOption("muster.checkpoints", 0.05))
+options(muster.checkpoints = getOption("muster.checkpoints", 0.5))
 
 # Evaluates a condition again and again until it is true, which counts as an expectation.
 # When the time is over the test ends with an error; with fail = FALSE the value is FALSE

@@ -200,13 +200,15 @@ SEXP ffi_task_look(SEXP tasks, SEXP said) {
   return done;
 }
 
-// note_drawn: the task changed its worker's own random stream without permission.
-static void note_drawn(SEXP pointer, const struct mst_call *task) {
+// note_drawn: the task changed its worker's own random stream without permission. Returns whether R
+// code is to tell the user so.
+static int note_drawn(SEXP pointer, const struct mst_call *task) {
   static SEXP quiet;
-  if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return;
-  if (Rf_getAttrib(pointer, ffi_symbol(&quiet, "quiet")) == R_NilValue) {
-    ffi_call_ours("note_drawn", NULL);
-  }
+  if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return 0;
+  if (Rf_getAttrib(pointer, ffi_symbol(&quiet, "quiet")) != R_NilValue)
+    return 0;
+  ffi_call_ours("note_drawn", NULL);
+  return 1;
 }
 
 static int is_free(SEXP pointer) {
@@ -214,7 +216,7 @@ static int is_free(SEXP pointer) {
   return Rf_getAttrib(pointer, ffi_symbol(&known, "free")) != R_NilValue;
 }
 
-static SEXP answer_of(SEXP pointer, struct mst_call *task) {
+static SEXP answer_of(SEXP pointer, struct mst_call *task, int drawn) {
   static const char *const names[] = {"value", "error", "conditions", "worker",
                                       "dropped"};
   const size_t skip = mst_value_skip(task->flags);
@@ -232,7 +234,7 @@ static SEXP answer_of(SEXP pointer, struct mst_call *task) {
     list = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(list, 0, value);
     SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)task->worker + 1));
-  } else if (!failed && n == 2) { // only a value
+  } else if (!failed && n == 2 && !drawn) { // only a value
     list = PROTECT(Rf_allocVector(VECSXP, 1));
     SET_VECTOR_ELT(list, 0, value);
   } else {
@@ -258,7 +260,8 @@ static SEXP said_before(struct mst_call *said) {
   return list;
 }
 
-// ffi_task_value waits for one task: list(value); list(value, error, conditions, worker, dropped);
+// ffi_task_value waits for one task: list(value); list(value, error, conditions, worker, dropped),
+// also of a plain value if the task drew random numbers without a seed;
 // list(value, worker) if the value can't be used here; list(said, worker, TRUE) if it has said
 // something before its answer, ask again; an outcome: FFI_FOREIGN, FFI_BROKEN,
 // FFI_MEMORY (ask again later), FFI_LOST (see ffi_task_loss), FFI_STOPPED if it was cancelled; NULL
@@ -286,8 +289,8 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   struct mst_call *said = mst_call_take_said(task);
   if (said != NULL) return said_before(said);
   if (task->state == MST_CALL_DONE) {
-    note_drawn(pointer, task);
-    return answer_of(pointer, task);
+    const int drawn = note_drawn(pointer, task);
+    return answer_of(pointer, task, drawn);
   }
   return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
                                                             : FFI_LOST);

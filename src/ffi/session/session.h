@@ -209,6 +209,7 @@ SEXP ffi_queue_full(SEXP nodes);
 SEXP ffi_task_question(SEXP task);
 SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
                      SEXP label);
+SEXP ffi_task_try(SEXP nodes, SEXP fun, SEXP args);
 SEXP ffi_job_freeze(SEXP content);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);

@@ -378,6 +378,23 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
 }
 
+// ffi_task_try submits fun(args) as ffi_task_submit does, if that is all there is to do: fun is a
+// function, no argument has a name, and nothing else needs to travel. One call, since this is what
+// each task costs at least. A task; what needs to travel, a list of ffi_needs; or NULL: nothing was
+// submitted, and ffi_task_submit or R's checks will say why. Runs R code.
+SEXP ffi_task_try(SEXP list, SEXP fun, SEXP args) {
+  if (!Rf_isFunction(fun) || Rf_getAttrib(args, R_NamesSymbol) != R_NilValue)
+    return R_NilValue;
+  SEXP roots = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(roots, 0, fun);
+  SET_VECTOR_ELT(roots, 1, args);
+  SEXP result = ffi_needs(roots);
+  UNPROTECT(1);
+  if (result != R_NilValue) return result;
+  result = ffi_task_submit(list, fun, args, R_NilValue, R_NilValue, R_NilValue);
+  return is_task(result) ? result : R_NilValue;
+}
+
 // ---- handles of tasks that are there
 
 // handle_of makes a pointer for a task of the cluster of a bundle. The caller holds a reference to
