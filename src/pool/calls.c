@@ -384,6 +384,7 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
     finish(calls, slot, call, MST_CALL_DONE);
   }
   mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->mailbox.worker);
+  mst_slot_look_alone(calls, slot);
   if (calls->tally.ready != NULL) {
     // What waited for this answer goes to the same worker first, and then to all.
     calls->dispatch.turn = slot->mailbox.worker;
@@ -467,7 +468,7 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
   slot->mailbox.sending = NULL;
-  if (what == MST_CALLS_DROP) return 0;
+  if (what == MST_CALLS_DROP || what == MST_CALLS_TRIM) return 0;
   if (gone || call == NULL) {
     slot->replaying = 0;
     // The pool will learn of its end.
@@ -494,7 +495,7 @@ static int has_limits(const struct mst_calls *calls) {
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;
-  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone ||
+  if (calls->to_heal > 0 || calls->waiting > 0 || calls->quiet > 0 ||
       calls->interrupts) {
     return 1;
   }
@@ -510,7 +511,7 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   }
   if (calls->pool.phase == MST_POOL_DOWN || !is_due(calls, slept_ns)) return;
   calls->looked_ns = now_ns;
-  calls->alone = calls->interrupts = 0;
+  calls->interrupts = 0;
   for (uint32_t i = 0; i < calls->pool.count; i++)
     mst_slot_time(calls, calls->slots[i], slept_ns);
 }

@@ -65,6 +65,7 @@ struct mst_calls {
   uint32_t to_heal;       // slots with to_heal
   uint32_t waiting;       // slots with launch_ns
   uint32_t draining;      // slots with drains
+  uint32_t quiet;         // slots with MST_ALONE_WAITS or MST_ALONE_RUNS
   uint64_t losses;        // of workers that came back
   int64_t began_ns;       // when they were first asked for
   int64_t looked_ns;      // when each slot was last checked
@@ -72,7 +73,6 @@ struct mst_calls {
   uint8_t no_checkpoints; // workers never make one
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may be waiting for workers that have room
-  uint8_t alone; // some mailbox's calls wait until all other workers are idle
   // Some slot was told to interrupt a call, and hasn't answered.
   uint8_t interrupts;
 };
@@ -96,6 +96,7 @@ enum mst_calls_do {
   MST_CALLS_EXEC, // payload, id, flags, attempt. When sent, call mst_calls_sent
   MST_CALLS_CHECKPOINT, // ask for one. If that fails, call mst_calls_no_checkpoint
   MST_CALLS_DROP,       // job id
+  MST_CALLS_TRIM,       // it is to give back memory that it doesn't use
   // On the control channel.
   MST_CALLS_CANCEL, // id
   MST_CALLS_PING,

@@ -115,6 +115,19 @@ void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot) {
   let_go(calls, slot);
 }
 
+static int makes_quiet(const struct mst_slot *slot) {
+  return slot->alone == MST_ALONE_WAITS || slot->alone == MST_ALONE_RUNS;
+}
+
+static void set_alone(struct mst_calls *calls, struct mst_slot *slot,
+                      enum mst_alone alone) {
+  const int before = makes_quiet(slot);
+  slot->alone = (uint8_t)alone;
+  calls->quiet += (uint32_t)makes_quiet(slot);
+  calls->quiet -= (uint32_t)before;
+  if (before && calls->quiet == 0) calls->to_dispatch = 1;
+}
+
 static void restart(struct mst_calls *calls, struct mst_slot *slot,
                     const char *words) {
   // A worker that had no process replaces one whose loss was already reported.
@@ -134,7 +147,9 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   }
   calls->losses++;
   tell(calls, event);
-  slot->alone = slot->oom;
+  const struct mst_call *first = slot->mailbox.first;
+  const int again = slot->oom && first != NULL && first->losses > 0;
+  set_alone(calls, slot, again ? MST_ALONE_NEXT : MST_ALONE_NOT);
   let_go(calls, slot);
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }
@@ -254,22 +269,48 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
 static int others_are_busy(const struct mst_calls *calls,
                            const struct mst_slot *slot) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    // A lost worker owes answers too, but computes nothing, perhaps for ever.
-    if (i != slot->mailbox.worker &&
-        calls->pool.workers[i].state == MST_WORKER_BUSY) {
+    if (i == slot->mailbox.worker) continue;
+    // A lost worker owes answers too, but computes nothing, perhaps for ever. One that runs alone
+    // may not have been sent its call yet.
+    if (calls->pool.workers[i].state == MST_WORKER_BUSY ||
+        calls->slots[i]->alone == MST_ALONE_RUNS)
       return 1;
-    }
   }
   return 0;
 }
 
-void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
-  if (slot->alone && slot->mailbox.first != NULL &&
-      others_are_busy(calls, slot)) {
-    calls->alone = 1;
-    return; // mst_slot_time tries again
+// begin_alone: no other worker computes.
+static void begin_alone(struct mst_calls *calls, struct mst_slot *slot) {
+  set_alone(calls, slot, MST_ALONE_RUNS);
+  slot->alone_call = slot->mailbox.first->id;
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    if (calls->pool.workers[i].state == MST_WORKER_IDLE && i != slot->mailbox.worker)
+      mst_due_add(&calls->due, &calls->slots[i]->mailbox, MST_TODO_TRIM);
   }
-  slot->alone = 0;
+}
+
+void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot) {
+  const struct mst_call *first = slot->mailbox.first;
+  if (!makes_quiet(slot)) return;
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  const int there = state == MST_WORKER_IDLE || state == MST_WORKER_BUSY ||
+                    state == MST_WORKER_DRAINING;
+  const int over = first == NULL || (slot->alone == MST_ALONE_RUNS &&
+                                     first->id != slot->alone_call);
+  // If it was lost, its restart sets this again.
+  if (!there || over) set_alone(calls, slot, MST_ALONE_NOT);
+}
+
+void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
+  if (slot->alone != MST_ALONE_NOT && slot->mailbox.first != NULL) {
+    if (others_are_busy(calls, slot)) {
+      set_alone(calls, slot, MST_ALONE_WAITS);
+      return; // mst_slot_time tries again
+    }
+    begin_alone(calls, slot);
+  } else {
+    set_alone(calls, slot, MST_ALONE_NOT);
+  }
   slot->resuming = 0;
   if (slot->journal.incomplete) mst_slot_want(calls, slot, 1);
   mst_heal_back(&slot->heal, calls->now_ns); // signs of life count from now on
@@ -366,15 +407,15 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
       mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
     }
   }
+  mst_slot_look_alone(calls, slot);
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY &&
       state != MST_WORKER_DRAINING) {
     return;
   }
-  if (slot->resuming && !slot->alone) return; // RESTARTED is still to come
-  if (slot->alone && slot->resuming && !slot->replaying) {
-    mst_slot_go_on(calls, slot);
-  }
+  if (slot->alone == MST_ALONE_WAITS) mst_slot_go_on(calls, slot);
+  if (slot->resuming && slot->alone != MST_ALONE_WAITS)
+    return; // RESTARTED is still to come
   if (is_interrupted(slot)) calls->interrupts = 1;
   if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
       worker_of(calls, slot)->channel != MST_CHANNEL_AWAY) {

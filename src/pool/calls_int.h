@@ -63,6 +63,8 @@ void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot);
 void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_go_on: its replay is done; its calls are sent.
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot);
+// mst_slot_look_alone notes if the call that runs alone has ended: then others get tasks again.
+void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_replayed takes the answer to a replayed call.
 void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
                        uint16_t flags);

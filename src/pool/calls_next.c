@@ -145,6 +145,9 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
   if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(calls, slot, action)) {
     return 1;
   }
+  if (has_todo(slot, MST_TODO_TRIM) && hears(calls, slot)) {
+    return give(action, MST_CALLS_TRIM, slot->mailbox.worker);
+  }
   if (has_todo(slot, MST_TODO_PING) && !slot->ended) {
     return give(action, MST_CALLS_PING, slot->mailbox.worker);
   }

@@ -40,7 +40,8 @@ struct mst_takers mst_calls_takers(struct mst_calls *calls) {
   return (struct mst_takers){.count = calls->pool.count,
                              .open = open_mailbox,
                              .usable = usable,
-                             .owner = calls};
+                             .owner = calls,
+                             .quiet = calls->quiet > 0};
 }
 
 void mst_calls_sweep(struct mst_calls *calls) {

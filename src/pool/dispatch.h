@@ -34,6 +34,7 @@ struct mst_takers {
   // Whether a worker takes calls, now or once it is back.
   int (*usable)(void *owner, uint32_t worker);
   void *owner;
+  int quiet; // only tasks that not every worker may take are given
 };
 
 // mst_dispatch_put queues a task. workers: increasing numbers, NULL for any. 0, or -MST_EMEM: then

@@ -23,7 +23,8 @@ enum mst_todo {
   MST_TODO_CANCEL = 32,
   MST_TODO_PING = 64,
   MST_TODO_FORGET = 128,
-  MST_TODO_ORPHANED = 256
+  MST_TODO_ORPHANED = 256,
+  MST_TODO_TRIM = 512
 };
 
 struct mst_mailbox {

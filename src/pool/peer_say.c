@@ -45,7 +45,8 @@ static int say_data(struct mst_peer *peer,
   static const uint8_t kinds[] = {[MST_CALLS_BYE] = MST_KIND_BYE,
                                   [MST_CALLS_JOB] = MST_KIND_JOB,
                                   [MST_CALLS_EXEC] = MST_KIND_EXEC,
-                                  [MST_CALLS_DROP] = MST_KIND_DROP};
+                                  [MST_CALLS_DROP] = MST_KIND_DROP,
+                                  [MST_CALLS_TRIM] = MST_KIND_TRIM};
   struct mst_head head = head_of(peer, kinds[action->kind]);
   if (action->kind == MST_CALLS_BYE) head.epoch = 0;
   head.flags = action->flags;

@@ -403,8 +403,10 @@ static struct mst_queued *first_pinned(struct mst_queue *queue,
   return NULL;
 }
 
-struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker) {
+struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker,
+                                   int own) {
   struct mst_queued *pinned = first_pinned(queue, worker);
+  if (own) return pinned;
   struct mst_queued *any = queue->any != NULL && queue->any->item_count > 0
                                ? queue->any->items[0]
                                : NULL;

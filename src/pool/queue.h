@@ -70,8 +70,10 @@ void mst_queue_take(struct mst_queue *queue, struct mst_queued *item);
 int mst_queue_put_back(struct mst_queue *queue, struct mst_queued *item);
 // mst_queue_forget: an item won't be put back; does nothing if it isn't taken.
 void mst_queue_forget(struct mst_queued *item);
-// mst_queue_first gives the next item for a worker, or NULL; the item stays queued.
-struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker);
+// mst_queue_first gives the next item for a worker, or NULL; the item stays queued. own: only of
+// sets that don't have all workers.
+struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker,
+                                   int own);
 // mst_queue_is_for tells whether a queued item may go to this worker. O(its workers).
 int mst_queue_is_for(const struct mst_queued *item, uint32_t worker);
 // mst_queue_is_usable tells whether any of the workers of a queued or taken item is usable, as for

@@ -30,6 +30,15 @@ enum mst_launcher_is {
   MST_LAUNCHER_LOST  // there won't be another: it is given up
 };
 
+// The call of a worker that the kernel killed for memory is tried again while no other worker
+// computes: then the others get no tasks that any worker may take.
+enum mst_alone {
+  MST_ALONE_NOT,
+  MST_ALONE_NEXT,  // once the worker is back
+  MST_ALONE_WAITS, // it is back, and others still compute
+  MST_ALONE_RUNS
+};
+
 struct mst_slot {
   struct mst_mailbox mailbox;
   struct mst_heal heal;
@@ -50,9 +59,10 @@ struct mst_slot {
   uint8_t ended;       // its channel isn't read any more
   uint8_t oom;         // the kernel killed the last incarnation for memory
   uint8_t ours;        // muster killed it: the session, or its watch
-  uint8_t alone;       // its calls must run while all others are idle
+  uint8_t alone;       // enum mst_alone
   uint8_t drains;      // it was asked to drain; check it until it has left
   uint8_t moves;       // and comes back then
+  uint64_t alone_call; // the call that runs alone
   int32_t sys_errno;   // the shortage that failed its last launch, or 0
   uint32_t launches;   // launches that failed this way in a row
   int64_t launch_ns;   // when it is launched again; INT64_MAX: not planned

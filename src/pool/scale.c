@@ -46,7 +46,7 @@ static void look_at_worker(struct mst_cluster *cluster, uint32_t index,
   if (host->is == MST_SCALE_ASLEEP) {
     host->called |= peer->slot->mailbox.first != NULL;
     host->wanted |=
-        mst_queue_first(&cluster->calls.dispatch.queue, index) != NULL;
+        mst_queue_first(&cluster->calls.dispatch.queue, index, 0) != NULL;
   } else if (host->is == MST_SCALE_UP) {
     host->busy |= !is_idle(&look, peer->slot);
     // It may have done something since the last look.

@@ -165,6 +165,7 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_CALLS_EXEC:
   case MST_CALLS_CHECKPOINT:
   case MST_CALLS_DROP:
+  case MST_CALLS_TRIM:
   case MST_CALLS_CANCEL:
   case MST_CALLS_PING:
     mst_peer_say(peer, action);

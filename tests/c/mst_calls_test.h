@@ -47,6 +47,7 @@ static inline const char *action_name(enum mst_calls_do kind) {
                                       [MST_CALLS_CHECKPOINT] = "CHECKPOINT",
                                       [MST_CALLS_FORGET] = "FORGET",
                                       [MST_CALLS_DROP] = "DROP",
+                                      [MST_CALLS_TRIM] = "TRIM",
                                       [MST_CALLS_CANCEL] = "CANCEL",
                                       [MST_CALLS_PING] = "PING",
                                       [MST_CALLS_TELL] = "TELL",

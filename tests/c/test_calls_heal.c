@@ -253,9 +253,91 @@ TEST("After an out-of-memory death the calls wait until all others are idle") {
   answer(1, 1);
   EXPECT("");
   tick(MS);
-  EXPECT("EXEC 0 #1 again");
+  EXPECT("TRIM 1, EXEC 0 #1 again");
   answer(0, 1);
   CHECK(first->state == MST_CALL_DONE && second->state == MST_CALL_DONE);
+  finish();
+}
+
+TEST("While a call runs alone nobody is given what anybody may take") {
+  run_calls(2);
+  struct mst_call *six[6];
+  for (int i = 0; i < 6; i++)
+    six[i] = submit(); // 0, 2 to the first worker, 1, 3 to the second
+  (void)taken();
+  judged.oom = 1;
+  lose_one(0);
+  come_up(0);
+  EXPECT("");
+  CHECK_INT(calls.quiet, 1);
+  answer(1, 1);
+  EXPECT("");
+  answer(1, 2);
+  EXPECT("");
+  struct mst_call *own = submit_to(1); // what a worker computes may wait for it
+  EXPECT("EXEC 1 #3");
+  tick(MS);
+  EXPECT("");
+  answer(1, 3);
+  tick(MS);
+  EXPECT("TRIM 1, EXEC 0 #1 again, EXEC 0 #2");
+  answer(0, 1);
+  CHECK_INT(calls.quiet, 0);
+  EXPECT("EXEC 0 #3, EXEC 1 #4");
+  answer(0, 2);
+  answer(0, 3);
+  answer(1, 4);
+  EXPECT("");
+  CHECK_INT(own->state, MST_CALL_DONE);
+  for (int i = 0; i < 6; i++)
+    CHECK_INT(six[i]->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("Two calls that were killed for memory run one after the other") {
+  run_calls(2);
+  struct mst_call *first = submit(), *second = submit();
+  (void)taken();
+  judged.oom = 1;
+  lose_one(0);
+  judged.oom = 1;
+  lose_one(1);
+  come_up(0);
+  come_up(1);
+  EXPECT("EXEC 0 #1 again");
+  tick(MS);
+  EXPECT("");
+  answer(0, 1);
+  tick(MS);
+  EXPECT("TRIM 0, EXEC 1 #1 again");
+  answer(1, 1);
+  CHECK(first->state == MST_CALL_DONE && second->state == MST_CALL_DONE);
+  CHECK_INT(calls.quiet, 0);
+  finish();
+}
+
+TEST("A call that is killed for memory while it runs alone ends, and others go on") {
+  run_calls(2);
+  struct mst_call *first = submit(), *others[3];
+  for (int i = 0; i < 3; i++)
+    others[i] = submit();
+  (void)taken();
+  judged.oom = 1;
+  lose_one(0);
+  come_up(0);
+  answer(1, 1);
+  answer(1, 2);
+  tick(MS);
+  EXPECT("EXEC 0 #1 again, EXEC 0 #2, TRIM 1");
+  judged.oom = 1;
+  lose_one(0);
+  CHECK_INT(first->state, MST_CALL_LOST);
+  come_up(0);
+  EXPECT("EXEC 0 #2");
+  answer(0, 2);
+  for (int i = 0; i < 3; i++)
+    CHECK_INT(others[i]->state, MST_CALL_DONE);
+  CHECK_INT(calls.quiet, 0);
   finish();
 }
 

@@ -22,7 +22,8 @@ static const uint8_t kinds[] = {
     MST_KIND_ADMIT,       MST_KIND_WANT,          MST_KIND_HAVE,
     MST_KIND_NONE,        MST_KIND_MEET,          MST_KIND_MET,
     MST_KIND_STANDBY,     MST_KIND_ADOPT,         MST_KIND_HOST,
-    MST_KIND_SERVER,      MST_KIND_REMOVE,        MST_KIND_LEAVING};
+    MST_KIND_SERVER,      MST_KIND_REMOVE,        MST_KIND_LEAVING,
+    MST_KIND_TRIM};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -191,13 +192,14 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_NONE, 50);
   CHECK_INT(MST_KIND_MEET, 51);
   CHECK_INT(MST_KIND_MET, 52);
+  CHECK_INT(MST_KIND_TRIM, 19);
   CHECK_INT(MST_KIND_STANDBY, 20);
   CHECK_INT(MST_KIND_ADOPT, 39);
   CHECK_INT(MST_KIND_HOST, 40);
   CHECK_INT(MST_KIND_SERVER, 41);
   CHECK_INT(MST_KIND_REMOVE, 42);
   CHECK_INT(MST_KIND_LEAVING, 43);
-  CHECK_INT(sizeof kinds, 36);
+  CHECK_INT(sizeof kinds, 37);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,   MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,     MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT, MST_FLAG_EARLY};

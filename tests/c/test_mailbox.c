@@ -97,7 +97,7 @@ static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
 
 TEST("Each worker has one task before any has a second, the next in turn "
      "first") {
-  const struct mst_takers takers = {3, open_mailbox, usable, NULL};
+  const struct mst_takers takers = {3, open_mailbox, usable, NULL, 0};
   struct mst_dispatch dispatch = {.turn = 2};
   const uint32_t pinned = 1;
   takes_calls[0] = 0;
@@ -131,7 +131,7 @@ TEST("Each worker has one task before any has a second, the next in turn "
 
 TEST("Tasks that no worker will ever take are lost, those of other workers "
      "stay") {
-  const struct mst_takers takers = {2, open_mailbox, usable, NULL};
+  const struct mst_takers takers = {2, open_mailbox, usable, NULL, 0};
   struct mst_dispatch dispatch = {0};
   const uint32_t pinned = 1;
   struct mst_call *lost = task_of(&dispatch, &pinned, 1);

@@ -110,7 +110,7 @@ TEST("A queue gives each worker the same item as a search through all would") {
       take_out(item);
     } else {
       const struct item *want = first_by_looking(worker);
-      const struct mst_queued *got = mst_queue_first(&queue, worker);
+      const struct mst_queued *got = mst_queue_first(&queue, worker, 0);
       CHECK((got == NULL) == (want == NULL));
       CHECK(got == NULL || got->owner == want);
       if (got != NULL && what == 3) take_out(got->owner);
@@ -167,8 +167,8 @@ TEST("The sets of items that are taken are kept, those of others aren't") {
   }
   CHECK(queue.sets < ITEMS / 2);
   CHECK_INT(mst_queue_put_back(&queue, &items[0].queued), 0);
-  CHECK(mst_queue_first(&queue, 0) == &items[0].queued);
-  CHECK(mst_queue_first(&queue, 1) == NULL);
+  CHECK(mst_queue_first(&queue, 0, 0) == &items[0].queued);
+  CHECK(mst_queue_first(&queue, 1, 0) == NULL);
   empty_queue();
 }
 
@@ -233,7 +233,7 @@ TEST("10,000 overlapping sets of 64 workers cost a few comparisons each") {
   uint32_t taken = 0, idle = 0;
   while (idle < ALL) {
     const uint32_t worker = taken % ALL;
-    struct mst_queued *first = mst_queue_first(&queue, worker);
+    struct mst_queued *first = mst_queue_first(&queue, worker, 0);
     idle = first == NULL ? idle + 1 : 0;
     if (first != NULL) mst_queue_remove(&queue, first);
     taken++;

@@ -418,6 +418,7 @@ static const struct vector vectors[] = {
      read_made},
     {"job", {MST_KIND_JOB, AT, .call = 12, .length = 27}, R_BYTES(NULL)},
     {"drop", {MST_KIND_DROP, AT, .call = 12}, NOTHING},
+    {"trim", {MST_KIND_TRIM, AT}, NOTHING},
     {"dial",
      {MST_KIND_DIAL, 0, 2, AT, .length = 16},
      &dial,

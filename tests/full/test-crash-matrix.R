@@ -430,6 +430,27 @@ local_memory_cgroup <- function(bytes, frame = parent.frame()) {
   folder
 }
 
+test_cluster("tasks that only fit alone succeed when they are tried again", {
+  skip_without_proc()
+  procs <- file.path(local_memory_cgroup(400e6), "cgroup.procs")
+  cl <- crash_cluster(4)
+  local_settings(muster.quiet = TRUE)
+  eats <- function(procs, i) {
+    cat(Sys.getpid(), file = procs)
+    x <- lapply(1:25, function(k) raw(1e7) | as.raw(1L))
+    Sys.sleep(0.2)
+    i
+  }
+  environment(eats) <- globalenv()
+  tasks <- lapply(1:8, function(i) task_submit(cl, eats, procs, i))
+  expect_identical(lapply(tasks, task_value), as.list(1:8))
+  expect_gt(sum(cluster_status(cl)$restarts), 0)
+  expect_identical(cluster_map(cl, 1:8, function(i, eats, procs) eats(procs, i), eats, procs),
+    as.list(1:8)
+  )
+  expect_as_before(cl, 4L)
+})
+
 test_cluster("a worker that the kernel kills for memory is replaced, its call runs alone", {
   skip_without_proc()
   folder <- local_memory_cgroup(256e6)

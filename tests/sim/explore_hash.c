@@ -156,7 +156,7 @@ uint64_t ex_hash(const struct ex *ex) {
   mix(&hash, core->dispatch.turn % EX_WORKERS);
   mix(&hash, core->to_heal);
   mix(&hash, core->waiting);
-  mix(&hash, core->alone);
+  mix(&hash, core->quiet);
   mix(&hash, mst_queue_count(&core->dispatch.queue));
   mix_time(&hash, ex, mst_calls_wake_ns(core));
   return hash;

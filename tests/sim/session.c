@@ -379,6 +379,7 @@ void sim_session_action(struct sim *sim,
     interrupt(sim, action);
     break;
   case MST_CALLS_PING:
+  case MST_CALLS_TRIM:
     sim_world_ping(sim, worker);
     break;
   case MST_CALLS_TELL:

@@ -378,6 +378,10 @@ SEXP ffi_worker_serve(SEXP enclosure) {
     case MST_KIND_DROP:
       drop_job(&frame);
       break;
+    case MST_KIND_TRIM:
+      mst_chan_take(&ffi_this.chan, &frame);
+      (void)ffi_memory_return();
+      break;
     case MST_KIND_CHECKPOINT:
       sent = ffi_this_checkpoint(&frame);
       break;
