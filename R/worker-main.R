@@ -44,11 +44,36 @@ server_main <- function(session) {
   if (setup$early) gc() else warm_up(setup)
   prepare_forks(setup)
   idle_ms <- if (setup$early) 50L else 0L
+  looks <- 0L
+  before <- idle_seconds()
   while (is.na(forked <- .Call(ffi_server_run, session, setup$base, idle_ms))) {
-    warm_up_late(setup)
-    idle_ms <- 0L
+    looks <- looks + 1L
+    now <- idle_seconds()
+    if (warms_now(now - before, looks)) {
+      warm_up_late(setup)
+      idle_ms <- 0L
+    } else {
+      idle_ms <- 250L
+      before <- now
+    }
   }
   forked
+}
+
+# The time, and the processor time that nobody used, of all cores together, in seconds; NULL where
+# the system doesn't tell.
+idle_seconds <- function() {
+  line <- tryCatch(readLines(file.path(proc_place(), "stat"), 1L),
+    error = function(e) NULL, warning = function(w) NULL
+  )
+  idle <- as.numeric(unlist(strsplit(as.character(line), " +"))[5:6]) # idle, waiting for a disk
+  if (!anyNA(idle)) c(time = proc.time()[["elapsed"]], idle = sum(idle) / 100)
+}
+
+# Whether the first workers are let alone by a server that warms up late: a core was idle since the
+# last look, or the server has looked for five seconds.
+warms_now <- function(passed, looks) {
+  !length(passed) || passed[["idle"]] >= 0.9 * passed[["time"]] || looks > 20L
 }
 
 # The reason why workers must not be forked from this process, or NULL. booted_with: descriptors

@@ -253,8 +253,8 @@ esac
 needed="r headers compiler make"
 optional=
 if [ "$mode" = check ]; then
-  optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh strace valgrind"
-  optional="$optional dplyr furrr ggplot2 MASS terra rmarkdown"
+  optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh"
+  optional="$optional strace valgrind dplyr furrr ggplot2 MASS terra rmarkdown"
   if [ -n "${BROWSER:-}" ]; then optional="$optional chromium shiny"; fi
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi

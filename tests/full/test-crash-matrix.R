@@ -435,13 +435,12 @@ test_cluster("tasks that only fit alone succeed when they are tried again", {
   procs <- file.path(local_memory_cgroup(400e6), "cgroup.procs")
   cl <- crash_cluster(4)
   local_settings(muster.quiet = TRUE)
-  eats <- function(procs, i) {
+  eats <- remote(function(procs, i) {
     cat(Sys.getpid(), file = procs)
     x <- lapply(1:25, function(k) raw(1e7) | as.raw(1L))
     Sys.sleep(0.2)
     i
-  }
-  environment(eats) <- globalenv()
+  })
   tasks <- lapply(1:8, function(i) task_submit(cl, eats, procs, i))
   expect_identical(lapply(tasks, task_value), as.list(1:8))
   expect_gt(sum(cluster_status(cl)$restarts), 0)
