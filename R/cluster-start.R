@@ -148,7 +148,8 @@
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
 #' `range` (its first and last element), `element` (if it has only one), `worker`, `pid`,
 #' `signal`, `exit_code`, `oom` (whether the system killed the worker for lack of memory, as far
-#' as can be told; the task is then retried while no other worker has a task), `killed_by` (for
+#' as can be told; the task is then retried while no other worker has a task, and tasks that wait
+#' are kept waiting for it, up to a minute, or twice as long as it had run), `killed_by` (for
 #' SIGKILL: `"muster"`, `"system"` for lack of memory, or `"unknown"`, since systems don't tell
 #' who sends signals; otherwise `""`), `output` (the last lines it printed) and `results` (the
 #' values of the other tasks). The cluster remains usable. A worker that ends during its restart

@@ -495,7 +495,7 @@ static int has_limits(const struct mst_calls *calls) {
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;
-  if (calls->to_heal > 0 || calls->waiting > 0 || calls->quiet > 0 ||
+  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone > 0 ||
       calls->interrupts) {
     return 1;
   }
@@ -521,6 +521,12 @@ int64_t mst_calls_wake_ns(const struct mst_calls *calls) {
   for (uint32_t i = 0; calls->waiting > 0 && i < calls->pool.count; i++) {
     const int64_t launch_ns = calls->slots[i]->launch_ns;
     if (launch_ns < wake_ns) wake_ns = launch_ns;
+  }
+  for (uint32_t i = 0; calls->quiet > 0 && i < calls->pool.count; i++) {
+    const struct mst_slot *slot = calls->slots[i];
+    if (slot->alone < MST_ALONE_WAITS) continue;
+    const int64_t end_ns = slot->alone_ns + slot->hold_ns + 1;
+    if (end_ns < wake_ns) wake_ns = end_ns;
   }
   return wake_ns;
 }

@@ -65,7 +65,8 @@ struct mst_calls {
   uint32_t to_heal;       // slots with to_heal
   uint32_t waiting;       // slots with launch_ns
   uint32_t draining;      // slots with drains
-  uint32_t quiet;         // slots with MST_ALONE_WAITS or MST_ALONE_RUNS
+  uint32_t alone;         // slots with MST_ALONE_LATER or more
+  uint32_t quiet;         // of these, with MST_ALONE_WAITS or more
   uint64_t losses;        // of workers that came back
   int64_t began_ns;       // when they were first asked for
   int64_t looked_ns;      // when each slot was last checked

@@ -70,18 +70,21 @@ const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
   if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
   if (what == NULL) what = mst_needs_check(&calls->tally);
-  uint32_t to_heal = 0, waiting = 0, draining = 0, quiet = 0;
+  uint32_t to_heal = 0, waiting = 0, draining = 0, alone = 0,
+           quiet = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_mailbox(calls, calls->slots[i]);
     to_heal += calls->slots[i]->to_heal;
     draining += calls->slots[i]->drains;
+    alone += calls->slots[i]->alone >= MST_ALONE_LATER;
     quiet += calls->slots[i]->alone >= MST_ALONE_WAITS;
     waiting += calls->slots[i]->launch_ns != NEVER;
   }
   if (what != NULL) return what;
   if (to_heal != calls->to_heal) return "slots to be healed";
   if (draining != calls->draining) return "slots that drain";
-  if (quiet != calls->quiet) return "slots that run alone";
+  if (alone != calls->alone || quiet != calls->quiet)
+    return "slots that run alone";
   if (waiting != calls->waiting) return "slots to be launched later";
   return NULL;
 }

@@ -115,17 +115,16 @@ void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot) {
   let_go(calls, slot);
 }
 
-static int makes_quiet(const struct mst_slot *slot) {
-  return slot->alone == MST_ALONE_WAITS || slot->alone == MST_ALONE_RUNS;
-}
-
 static void set_alone(struct mst_calls *calls, struct mst_slot *slot,
                       enum mst_alone alone) {
-  const int before = makes_quiet(slot);
+  const int held = slot->alone >= MST_ALONE_WAITS;
+  calls->alone -= (uint32_t)(slot->alone >= MST_ALONE_LATER);
+  calls->quiet -= (uint32_t)held;
+  if (slot->alone != alone) slot->alone_ns = calls->now_ns;
   slot->alone = (uint8_t)alone;
-  calls->quiet += (uint32_t)makes_quiet(slot);
-  calls->quiet -= (uint32_t)before;
-  if (before && calls->quiet == 0) calls->to_dispatch = 1;
+  calls->alone += (uint32_t)(slot->alone >= MST_ALONE_LATER);
+  calls->quiet += (uint32_t)(slot->alone >= MST_ALONE_WAITS);
+  if (held && calls->quiet == 0) calls->to_dispatch = 1;
 }
 
 static void restart(struct mst_calls *calls, struct mst_slot *slot,
@@ -149,6 +148,9 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   tell(calls, event);
   const struct mst_call *first = slot->mailbox.first;
   const int again = slot->oom && first != NULL && first->losses > 0;
+  const int64_t ran_ns = calls->now_ns - slot->head_ns;
+  slot->hold_ns =
+      2 * ran_ns > MST_ALONE_HOLD_NS ? 2 * ran_ns : MST_ALONE_HOLD_NS;
   set_alone(calls, slot, again ? MST_ALONE_NEXT : MST_ALONE_NOT);
   let_go(calls, slot);
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
@@ -269,11 +271,13 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
 static int others_are_busy(const struct mst_calls *calls,
                            const struct mst_slot *slot) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    if (i == slot->mailbox.worker) continue;
-    // A lost worker owes answers too, but computes nothing, perhaps for ever. One that runs alone
-    // may not have been sent its call yet.
-    if (calls->pool.workers[i].state == MST_WORKER_BUSY ||
-        calls->slots[i]->alone == MST_ALONE_RUNS)
+    const struct mst_slot *other = calls->slots[i];
+    // A lost worker owes answers too, but computes nothing, perhaps for ever. Others may not have
+    // been sent their calls yet.
+    if (other != slot &&
+        (worker_of(calls, other)->state == MST_WORKER_BUSY ||
+         other->alone == MST_ALONE_RUNS ||
+         (mst_calls_is_up(calls, other) && other->mailbox.first != NULL)))
       return 1;
   }
   return 0;
@@ -291,20 +295,27 @@ static void begin_alone(struct mst_calls *calls, struct mst_slot *slot) {
 
 void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot) {
   const struct mst_call *first = slot->mailbox.first;
-  if (!makes_quiet(slot)) return;
+  if (slot->alone < MST_ALONE_LATER) return;
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   const int there = state == MST_WORKER_IDLE || state == MST_WORKER_BUSY ||
                     state == MST_WORKER_DRAINING;
   const int over = first == NULL || (slot->alone == MST_ALONE_RUNS &&
                                      first->id != slot->alone_call);
   // If it was lost, its restart sets this again.
-  if (!there || over) set_alone(calls, slot, MST_ALONE_NOT);
+  if (!there || over) {
+    set_alone(calls, slot, MST_ALONE_NOT);
+  } else if (slot->alone >= MST_ALONE_WAITS &&
+             calls->now_ns - slot->alone_ns > slot->hold_ns) {
+    set_alone(calls, slot,
+              slot->alone == MST_ALONE_RUNS ? MST_ALONE_NOT : MST_ALONE_LATER);
+  }
 }
 
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   if (slot->alone != MST_ALONE_NOT && slot->mailbox.first != NULL) {
     if (others_are_busy(calls, slot)) {
-      set_alone(calls, slot, MST_ALONE_WAITS);
+      if (slot->alone == MST_ALONE_NEXT)
+        set_alone(calls, slot, MST_ALONE_WAITS);
       return; // mst_slot_time tries again
     }
     begin_alone(calls, slot);
@@ -413,9 +424,10 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
       state != MST_WORKER_DRAINING) {
     return;
   }
-  if (slot->alone == MST_ALONE_WAITS) mst_slot_go_on(calls, slot);
-  if (slot->resuming && slot->alone != MST_ALONE_WAITS)
-    return; // RESTARTED is still to come
+  const int waits =
+      slot->alone == MST_ALONE_WAITS || slot->alone == MST_ALONE_LATER;
+  if (waits) mst_slot_go_on(calls, slot);
+  if (slot->resuming && !waits) return; // RESTARTED is still to come
   if (is_interrupted(slot)) calls->interrupts = 1;
   if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
       worker_of(calls, slot)->channel != MST_CHANNEL_AWAY) {

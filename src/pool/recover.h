@@ -31,13 +31,17 @@ enum mst_launcher_is {
 };
 
 // The call of a worker that the kernel killed for memory is tried again while no other worker
-// computes: then the others get no tasks that any worker may take.
+// computes. While it waits for that, and while it runs, the others get no tasks that any worker may
+// take; but each only for a minute, or twice as long as the call had run: a task of the others may
+// never end, nor this one.
 enum mst_alone {
   MST_ALONE_NOT,
   MST_ALONE_NEXT,  // once the worker is back
-  MST_ALONE_WAITS, // it is back, and others still compute
+  MST_ALONE_LATER, // others still compute, and got tasks again: when they happen to be idle
+  MST_ALONE_WAITS, // others still compute
   MST_ALONE_RUNS
 };
+#define MST_ALONE_HOLD_NS (60 * MST_NS_PER_S)
 
 struct mst_slot {
   struct mst_mailbox mailbox;
@@ -63,6 +67,8 @@ struct mst_slot {
   uint8_t drains;      // it was asked to drain; check it until it has left
   uint8_t moves;       // and comes back then
   uint64_t alone_call; // the call that runs alone
+  int64_t hold_ns;     // for how long the others are held
+  int64_t alone_ns;    // since when
   int32_t sys_errno;   // the shortage that failed its last launch, or 0
   uint32_t launches;   // launches that failed this way in a row
   int64_t launch_ns;   // when it is launched again; INT64_MAX: not planned

@@ -294,6 +294,51 @@ TEST("While a call runs alone nobody is given what anybody may take") {
   finish();
 }
 
+TEST("Others are held for a minute, or twice as long as the call had run") {
+  run_calls(2);
+  struct mst_call *more[3];
+  (void)submit();
+  struct mst_call *endless = submit();
+  (void)taken();
+  tick(40 * MST_NS_PER_S);
+  judged.oom = 1;
+  lose_one(0);
+  come_up(0);
+  EXPECT("");
+  for (int i = 0; i < 3; i++)
+    more[i] = submit();
+  tick(79 * MST_NS_PER_S);
+  EXPECT("");
+  CHECK_INT(calls.quiet, 1);
+  CHECK(mst_calls_wake_ns(&calls) - now_ns <= MST_NS_PER_S + 1);
+  tick(2 * MST_NS_PER_S);
+  CHECK_INT(calls.quiet, 0);
+  EXPECT("EXEC 1 #2");
+  answer(1, 1); // not endless after all
+  CHECK_INT(endless->state, MST_CALL_DONE);
+  tick(MS);
+  EXPECT("EXEC 1 #3");
+  answer(1, 2);
+  answer(1, 3);
+  tick(MS);
+  EXPECT("EXEC 1 #4");
+  answer(1, 4);
+  tick(MS);
+  EXPECT("TRIM 1, EXEC 0 #1 again");
+  CHECK_INT(calls.quiet, 1);
+  struct mst_call *last = submit();
+  EXPECT("");
+  tick(81 * MST_NS_PER_S);
+  EXPECT("EXEC 1 #5");
+  answer(1, 5);
+  answer(0, 1);
+  for (int i = 0; i < 3; i++)
+    CHECK_INT(more[i]->state, MST_CALL_DONE);
+  CHECK_INT(last->state, MST_CALL_DONE);
+  EXPECT("");
+  finish();
+}
+
 TEST("Two calls that were killed for memory run one after the other") {
   run_calls(2);
   struct mst_call *first = submit(), *second = submit();

@@ -76,7 +76,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
   mix(hash, slot->mailbox.mixed);
   mix(hash, (uint64_t)slot->dead << 8 | (uint64_t)slot->to_heal << 7 |
                 (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
-                (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
+                (uint64_t)slot->alone << 9 | (uint64_t)slot->replaying << 2 |
                 (uint64_t)slot->oom << 1 | slot->ours);
   mix(hash, (uint64_t)slot->moves << 1 | (slot->why != MST_WHY_NONE));
   mix(hash, slot->heal.deaths);
@@ -156,7 +156,7 @@ uint64_t ex_hash(const struct ex *ex) {
   mix(&hash, core->dispatch.turn % EX_WORKERS);
   mix(&hash, core->to_heal);
   mix(&hash, core->waiting);
-  mix(&hash, core->quiet);
+  mix(&hash, core->alone);
   mix(&hash, mst_queue_count(&core->dispatch.queue));
   mix_time(&hash, ex, mst_calls_wake_ns(core));
   return hash;

@@ -262,7 +262,7 @@ uint32_t ex_events(const struct ex *ex, struct ex_event *events) {
   may_of_user(ex, &list);
   for (uint32_t i = 0; i < EX_WORKERS; i++)
     may_of_worker(ex, i, &list);
-  if (ex->core.to_heal > 0 || ex->core.quiet > 0) may(&list, EX_MEND, 0, 0);
+  if (ex->core.to_heal > 0 || ex->core.alone > 0) may(&list, EX_MEND, 0, 0);
   const int64_t wake_ns = mst_calls_wake_ns(&ex->core);
   if (wake_ns != EX_NEVER && wake_ns - ex->now_ns <= WAIT_MAX_NS &&
       (ex->left.waits > 0 || ex_is_quiet(events, list.count))) {
