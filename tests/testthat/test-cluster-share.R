@@ -41,6 +41,52 @@ vectors <- function(n) {
   )
 }
 
+# Elements are taken from such vectors in ways of their own.
+test_cluster("elements are those of an ordinary vector, by any index", {
+  skip_without_memfd()
+  local_seed(2)
+  local_settings(muster.share_min = 4096)
+  cl <- local_cluster(1)
+  n <- 8192L
+  values <- vectors(n)[c("double", "integer", "logical", "raw", "complex", "named", "matrix")]
+  there <- clusterCall(cl, identity, values)[[1]]
+  # Of both kinds of numbers, as makes a difference in C; missing, past the end, and of no sense.
+  indices <- list(
+    sample.int(n), as.double(sample.int(n)), c(1L, NA, n + 20L), c(1, NA, NaN, n + 20, 1.9, 2.5),
+    -(1:10), -n, 0L, integer(), c(TRUE, FALSE, NA), n:1, c(3L, 3L, 3L), 2^31 + 1, "name 7", TRUE
+  )
+  for (name in names(values)) {
+    mine <- values[[name]]
+    theirs <- there[[name]]
+    expect_true(is_shared(theirs), info = name)
+    for (index in indices) {
+      expect_identical(theirs[index], mine[index], info = paste(name, typeof(index)))
+    }
+    expect_identical(is.na(theirs), is.na(mine), info = name)
+    expect_identical(lapply(1:9, function(i) theirs[[i]]), lapply(1:9, function(i) mine[[i]]))
+    same <- rep_len(c(TRUE, FALSE), length(mine))
+    if (is.double(mine)) expect_identical(ifelse(same, theirs, 0), ifelse(same, mine, 0))
+    for (e in theirs) last <- e
+    expect_identical(last, mine[[length(mine)]], info = name)
+  }
+  expect_identical(there$matrix[c(5, 1), ], values$matrix[c(5, 1), ])
+  expect_identical(there$matrix[, "y"], values$matrix[, "y"])
+  # Two of a kind in turn, one that was changed, and many that R frees, whose places others take.
+  other <- clusterCall(cl, function(x) x + 1, values$named)[[1]]
+  expect_identical(
+    lapply(1:9, function(i) c(there$named[[i]], other[[i]])),
+    lapply(1:9, function(i) c(values$named[[i]], values$named[[i]] + 1))
+  )
+  is.na(other)
+  other[2] <- NA
+  expect_identical(which(is.na(other)), c(`name 2` = 2L))
+  for (i in 1:40) {
+    one <- clusterCall(cl, function(n, i) rep(i, n), n, i + 0.5)[[1]]
+    expect_false(anyNA(is.na(one)) || any(one[1:2] != i + 0.5) || one[[n]] != i + 0.5)
+    if (i %% 10 == 0) gc()
+  }
+})
+
 test_cluster("vectors of every type come and go as they are", {
   local_seed(1)
   local_settings(muster.share_min = 4096)

@@ -122,7 +122,7 @@ static SEXP shadow_of(SEXP x, struct plan *plan, int depth) {
   REAL(state)[2] = (double)bytes;
   plan->bytes += bytes;
   SEXP shadow =
-      PROTECT(R_new_altrep(ffi_share_class[ffi_share_kind_of(x)], x, state));
+      PROTECT(ffi_share_new(ffi_share_kind_of(x), x, state));
   SETCDR(plan->last, Rf_cons(shadow, R_NilValue));
   plan->last = CDR(plan->last);
   if (ffi_has_attributes(x)) {

@@ -44,6 +44,8 @@ struct ffi_shared {
 // ffi_share_kind_of gives the kind of a vector, -1 if it can't be shared.
 int ffi_share_kind_of(SEXP x);
 int ffi_share_kind_of_type(int type);
+// ffi_share_new makes an object of a kind's class.
+SEXP ffi_share_new(int kind, SEXP first, SEXP second);
 // ffi_shared_of gives the data of a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 

@@ -24,6 +24,12 @@ static struct {
   struct ffi_share_source from; // of the message being read
   int64_t live;                 // bytes of vectors over mappings
   int64_t collect_at;           // live bytes that trigger a collection
+  // The vector of each kind that was asked for an element last, and its data: R's own loops ask
+  // for each by itself. Forgotten when a vector of ours is made, whose address may be an old one's.
+  struct {
+    SEXP x;
+    const void *data;
+  } last[FFI_SHARE_KINDS];
 } share = {.collect_at = LIVE_MIN};
 
 int ffi_share_kind_of(SEXP x) { return ffi_share_kind_of_type(TYPEOF(x)); }
@@ -125,6 +131,12 @@ static int place_of(SEXP state, int kind, struct ffi_shared *place) {
   return place->data != NULL;
 }
 
+SEXP ffi_share_new(int kind, SEXP first, SEXP second) {
+  SEXP x = R_new_altrep(ffi_share_class[kind], first, second);
+  share.last[kind].x = NULL;
+  return x;
+}
+
 static SEXP shared_unserialize(SEXP class, SEXP state) {
   struct ffi_shared place = {0};
   int kind = 0;
@@ -142,7 +154,7 @@ static SEXP shared_unserialize(SEXP class, SEXP state) {
   shared->map = mst_map_hold(share.from.map);
   share.live += (int64_t)shared->bytes;
   R_SetExternalPtrAddr(pointer, shared);
-  SEXP x = R_new_altrep(ffi_share_class[kind], pointer, R_NilValue);
+  SEXP x = ffi_share_new(kind, pointer, R_NilValue);
   UNPROTECT(1);
   return x;
 }
@@ -184,11 +196,83 @@ static void *shared_data(SEXP x, Rboolean writable) {
 
 static const void *shared_data_or_null(SEXP x) { return shared_data(x, FALSE); }
 
-#define AT(x, type, i) (((const type *)shared_data_or_null(x))[i])
-static double real_elt(SEXP x, R_xlen_t i) { return AT(x, double, i); }
-static int int_elt(SEXP x, R_xlen_t i) { return AT(x, int, i); }
-static Rbyte raw_elt(SEXP x, R_xlen_t i) { return AT(x, Rbyte, i); }
-static Rcomplex cplx_elt(SEXP x, R_xlen_t i) { return AT(x, Rcomplex, i); }
+static const void *last_data(SEXP x, enum ffi_share_kind kind) {
+  if (share.last[kind].x != x) {
+    share.last[kind].data = shared_data_or_null(x);
+    share.last[kind].x = x;
+  }
+  return share.last[kind].data;
+}
+#define AT(x, type, kind, i) (((const type *)last_data(x, kind))[i])
+static double real_elt(SEXP x, R_xlen_t i) {
+  return AT(x, double, FFI_SHARE_REAL, i);
+}
+static int int_elt(SEXP x, R_xlen_t i) {
+  return AT(x, int, FFI_SHARE_INTEGER, i);
+}
+static int lgl_elt(SEXP x, R_xlen_t i) {
+  return AT(x, int, FFI_SHARE_LOGICAL, i);
+}
+static Rbyte raw_elt(SEXP x, R_xlen_t i) {
+  return AT(x, Rbyte, FFI_SHARE_RAW, i);
+}
+static Rcomplex cplx_elt(SEXP x, R_xlen_t i) {
+  return AT(x, Rcomplex, FFI_SHARE_COMPLEX, i);
+}
+
+// ---- x[i], without a call for each element
+
+// place gives an element's place, -1 for NA and for what is past the end, as R's own x[i] does.
+static R_xlen_t place_at(const int *whole, const double *real, R_xlen_t i,
+                         R_xlen_t length) {
+  if (whole != NULL) {
+    return whole[i] > 0 && whole[i] <= length ? (R_xlen_t)whole[i] - 1 : -1;
+  }
+  return real[i] >= 1 && real[i] < (double)length + 1 ? (R_xlen_t)(real[i] - 1)
+                                                      : -1;
+}
+
+#define TAKE(type, none)                                                       \
+  do {                                                                         \
+    const type *from = data;                                                   \
+    type *to = into;                                                           \
+    for (R_xlen_t i = 0; i < n; i++) {                                         \
+      const R_xlen_t at = place_at(whole, real, i, length);                    \
+      to[i] = at < 0 ? (none) : from[at];                                      \
+    }                                                                          \
+  } while (0)
+
+static SEXP shared_subset(SEXP x, SEXP index, SEXP call) {
+  (void)call;
+  const int type = TYPEOF(x);
+  if (TYPEOF(index) != INTSXP && TYPEOF(index) != REALSXP) return NULL;
+  const R_xlen_t n = Rf_xlength(index), length = shared_length(x);
+  const int *whole = TYPEOF(index) == INTSXP ? INTEGER_RO(index) : NULL;
+  const double *real = whole == NULL ? REAL_RO(index) : NULL;
+  SEXP out = PROTECT(Rf_allocVector((SEXPTYPE)type, n));
+  const void *data = shared_data_or_null(x);
+  void *into = type == REALSXP   ? (void *)REAL(out)
+               : type == CPLXSXP ? (void *)COMPLEX(out)
+               : type == RAWSXP  ? (void *)RAW(out)
+               : type == LGLSXP  ? (void *)LOGICAL(out)
+                                 : (void *)INTEGER(out);
+  const Rcomplex none = {.r = NA_REAL, .i = NA_REAL};
+  switch (type) {
+  case REALSXP:
+    TAKE(double, NA_REAL);
+    break;
+  case CPLXSXP:
+    TAKE(Rcomplex, none);
+    break;
+  case RAWSXP:
+    TAKE(Rbyte, 0);
+    break;
+  default:
+    TAKE(int, NA_INTEGER);
+  }
+  UNPROTECT(1);
+  return out;
+}
 
 // region copies up to n elements from i on. Returns their number.
 static R_xlen_t region(SEXP x, R_xlen_t i, R_xlen_t n, void *to, size_t size) {
@@ -290,10 +374,13 @@ void ffi_share_register(DllInfo *dll) {
     R_set_altvec_Dataptr_or_null_method(ffi_share_class[i],
                                         is_string ? string_data_or_null
                                                   : shared_data_or_null);
+    if (!is_string) {
+      R_set_altvec_Extract_subset_method(ffi_share_class[i], shared_subset);
+    }
   }
   R_set_altreal_Elt_method(ffi_share_class[FFI_SHARE_REAL], real_elt);
   R_set_altinteger_Elt_method(ffi_share_class[FFI_SHARE_INTEGER], int_elt);
-  R_set_altlogical_Elt_method(ffi_share_class[FFI_SHARE_LOGICAL], int_elt);
+  R_set_altlogical_Elt_method(ffi_share_class[FFI_SHARE_LOGICAL], lgl_elt);
   R_set_altraw_Elt_method(ffi_share_class[FFI_SHARE_RAW], raw_elt);
   R_set_altcomplex_Elt_method(ffi_share_class[FFI_SHARE_COMPLEX], cplx_elt);
   R_set_altreal_Get_region_method(ffi_share_class[FFI_SHARE_REAL], real_region);
