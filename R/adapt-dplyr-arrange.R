@@ -1,6 +1,5 @@
 # dplyr's arrange(): see adapt-dplyr.R, and partition-sort.R for how rows are sorted.
 
-#' @exportS3Method dplyr::arrange
 arrange.muster_partition <- function(.data, ..., .by_group = FALSE, .locale = NULL) {
   call <- dplyr_call("arrange")
   check_flag(.by_group, ".by_group", call)

@@ -12,16 +12,13 @@ group_counts <- function(p, call) {
   collect_frame(open_handle(arrange_by(done, lapply(by, column_key), call)), call)
 }
 
-#' @exportS3Method dplyr::n_groups
 n_groups.muster_partition <- function(x) frame_rows(group_counts(x, dplyr_call("n_groups")))
 
-#' @exportS3Method dplyr::group_size
 group_size.muster_partition <- function(x) {
   counts <- group_counts(x, dplyr_call("group_size"))
   as.integer(counts[[length(counts)]])
 }
 
-#' @exportS3Method dplyr::group_keys
 group_keys.muster_partition <- function(.tbl, ...) {
   call <- dplyr_call("group_keys")
   if (...length()) .tbl <- dplyr::group_by(.tbl, ...)
@@ -30,15 +27,10 @@ group_keys.muster_partition <- function(.tbl, ...) {
 
 # ---- Refused: a group's number, or a list of all groups
 
-#' @exportS3Method dplyr::group_indices
 group_indices.muster_partition <- function(.data, ...) refuse_group_verb("group_indices")
-#' @exportS3Method dplyr::group_split
 group_split.muster_partition <- function(.tbl, ...) refuse_group_verb("group_split")
-#' @exportS3Method dplyr::group_map
 group_map.muster_partition <- function(.data, .f, ...) refuse_group_verb("group_map")
-#' @exportS3Method dplyr::group_trim
 group_trim.muster_partition <- function(.tbl, ...) refuse_group_verb("group_trim")
-#' @exportS3Method dplyr::nest_by
 nest_by.muster_partition <- function(.data, ...) refuse_group_verb("nest_by")
 
 refuse_group_verb <- function(verb) {

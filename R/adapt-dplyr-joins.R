@@ -1,7 +1,6 @@
 # dplyr's joins: see adapt-dplyr.R. Rows with the same key meet in one part, and what dplyr says of
 # a row's matches is said there, by muster itself (worker-join.R), whichever dplyr there is.
 
-#' @exportS3Method dplyr::inner_join
 inner_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
                                         keep = NULL, na_matches = c("na", "never"),
                                         multiple = "all", unmatched = "drop",
@@ -9,7 +8,6 @@ inner_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = 
   join_verb("inner_join", x, y, by, list(...), join_arguments())
 }
 
-#' @exportS3Method dplyr::left_join
 left_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
                                        keep = NULL, na_matches = c("na", "never"),
                                        multiple = "all", unmatched = "drop",
@@ -17,7 +15,6 @@ left_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c
   join_verb("left_join", x, y, by, list(...), join_arguments())
 }
 
-#' @exportS3Method dplyr::right_join
 right_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
                                         keep = NULL, na_matches = c("na", "never"),
                                         multiple = "all", unmatched = "drop",
@@ -25,27 +22,23 @@ right_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = 
   join_verb("right_join", x, y, by, list(...), join_arguments())
 }
 
-#' @exportS3Method dplyr::full_join
 full_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
                                        keep = NULL, na_matches = c("na", "never"),
                                        multiple = "all", relationship = NULL) {
   join_verb("full_join", x, y, by, list(...), join_arguments())
 }
 
-#' @exportS3Method dplyr::semi_join
 semi_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
                                        na_matches = c("na", "never")) {
   among_verb("semi_join", x, y, by, list(...), join_arguments())
 }
 
-#' @exportS3Method dplyr::anti_join
 anti_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
                                        na_matches = c("na", "never")) {
   among_verb("anti_join", x, y, by, list(...), join_arguments())
 }
 
 # Each row of x with its matches as a data frame, in a column that is a list.
-#' @exportS3Method dplyr::nest_join
 nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NULL, name = NULL,
                                        ..., na_matches = c("na", "never"), unmatched = "drop") {
   call <- dplyr_call("nest_join")

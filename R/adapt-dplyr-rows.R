@@ -1,6 +1,5 @@
 # dplyr's mutate(), transmute() and filter(): see adapt-dplyr.R.
 
-#' @exportS3Method dplyr::mutate
 mutate.muster_partition <- function(.data, ..., .by = NULL,
                                     .keep = c("all", "used", "unused", "none"),
                                     .before = NULL, .after = NULL) {
@@ -63,7 +62,6 @@ by_columns <- function(p, by, name, call) {
   names(p)[selected(p, list(by), call)]
 }
 
-#' @exportS3Method dplyr::transmute
 transmute.muster_partition <- function(.data, ...) {
   call <- dplyr_call("transmute")
   grouped <- has_groups(.data)
@@ -79,7 +77,6 @@ transmute.muster_partition <- function(.data, ...) {
   done[intersect(kept, names(done))]
 }
 
-#' @exportS3Method dplyr::filter
 filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
   call <- dplyr_call("filter")
   if (!isFALSE(.preserve)) refuse_argument(".preserve", call)

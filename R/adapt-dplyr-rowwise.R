@@ -2,7 +2,6 @@
 # `ids`, columns that summarise() keeps. Each part has whole groups as it is, so dplyr evaluates the
 # parts where they are.
 
-#' @exportS3Method dplyr::rowwise
 rowwise.muster_partition <- function(data, ...) {
   call <- dplyr_call("rowwise")
   ids <- if (is_rowwise(data)) character() else groups_of(data)
@@ -38,10 +37,8 @@ with_groups_of <- function(handle, p) {
 ids_of <- function(p) as.character(.subset2(p, "ids"))
 
 # The groups of other data, which verbs of dplyr or muster's see.
-#' @exportS3Method dplyr::group_vars
 group_vars.muster_rowwise <- function(x) ids_of(x)
 
-#' @exportS3Method dplyr::groups
 groups.muster_rowwise <- function(x) lapply(ids_of(x), as.name)
 
 # ---- Evaluated by dplyr, where the rows are
@@ -90,7 +87,6 @@ parts_alike <- function(ran, call) {
   near_stage(opened, list(step), call)
 }
 
-#' @exportS3Method dplyr::summarise
 summarise.muster_rowwise <- function(.data, ..., .by = NULL, .groups = NULL) {
   call <- dplyr_call("summarise")
   by_columns(.data, rlang::enquo(.by), ".by", call)
@@ -105,34 +101,27 @@ summarise.muster_rowwise <- function(.data, ..., .by = NULL, .groups = NULL) {
 
 # ---- Rows and columns as they are
 
-#' @exportS3Method dplyr::ungroup
 ungroup.muster_rowwise <- function(x, ...) {
   if (...length()) refuse_argument("...", dplyr_call("ungroup"))
   with_groups(x, NULL)
 }
 
-#' @exportS3Method dplyr::group_by
 group_by.muster_rowwise <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   dplyr::group_by(with_groups(.data, ids_of(.data)), ..., .add = .add, .drop = .drop)
 }
 
-#' @exportS3Method dplyr::select
 select.muster_rowwise <- function(.data, ...) by_ids(.data, dplyr::select, ...)
 
-#' @exportS3Method dplyr::rename
 rename.muster_rowwise <- function(.data, ...) by_ids(.data, dplyr::rename, ...)
 
-#' @exportS3Method dplyr::rename_with
 rename_with.muster_rowwise <- function(.data, .fn, .cols = dplyr::everything(), ...) {
   by_ids(.data, dplyr::rename_with, .fn, {{ .cols }}, ...)
 }
 
-#' @exportS3Method dplyr::relocate
 relocate.muster_rowwise <- function(.data, ..., .before = NULL, .after = NULL) {
   by_ids(.data, dplyr::relocate, ..., .before = {{ .before }}, .after = {{ .after }})
 }
 
-#' @exportS3Method dplyr::arrange
 arrange.muster_rowwise <- function(.data, ..., .by_group = FALSE, .locale = NULL) {
   by_ids(.data, dplyr::arrange, ..., .by_group = .by_group, .locale = .locale)
 }

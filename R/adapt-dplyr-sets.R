@@ -1,24 +1,20 @@
 # dplyr's sets of rows: see adapt-dplyr.R.
 
-#' @exportS3Method dplyr::union_all
 union_all.muster_partition <- function(x, y, ...) {
   call <- dplyr_call("union_all")
   stack_parts(x, set_side(x, y, call), call)
 }
 
-#' @exportS3Method dplyr::union
 union.muster_partition <- function(x, y, ...) {
   call <- dplyr_call("union")
   distinct_rows(stack_parts(x, set_side(x, y, call), call))
 }
 
-#' @exportS3Method dplyr::intersect
 intersect.muster_partition <- function(x, y, ...) {
   y <- set_side(x, y, dplyr_call("intersect"))
   distinct_rows(with_groups(among_verb("semi_join", x, y, names(x)), groups_of(x)))
 }
 
-#' @exportS3Method dplyr::setdiff
 setdiff.muster_partition <- function(x, y, ...) {
   y <- set_side(x, y, dplyr_call("setdiff"))
   distinct_rows(with_groups(among_verb("anti_join", x, y, names(x)), groups_of(x)))
@@ -59,7 +55,6 @@ stack_parts <- function(x, y, call) {
   )
 }
 
-#' @exportS3Method dplyr::setequal
 setequal.muster_partition <- function(x, y, ...) {
   y <- set_side(x, y, dplyr_call("setequal"))
   x <- with_groups(x, NULL)

@@ -1,6 +1,5 @@
 # dplyr's verbs with a row for each group: see adapt-dplyr.R.
 
-#' @exportS3Method dplyr::summarise
 summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
   call <- dplyr_call("summarise")
   quos <- rlang::enquos(..., .named = TRUE)
@@ -48,7 +47,6 @@ summarise_over <- function(p, exprs, by, call) {
   renamed_columns(done, stats::setNames(kept, unique(names)), call)
 }
 
-#' @exportS3Method dplyr::count
 count.muster_partition <- function(x, ..., wt = NULL, sort = FALSE, name = NULL) {
   call <- dplyr_call("count")
   by <- groups_of(x)
@@ -56,14 +54,12 @@ count.muster_partition <- function(x, ..., wt = NULL, sort = FALSE, name = NULL)
   with_groups(tally_groups(x, rlang::enquo(wt), sort, name, call), by)
 }
 
-#' @exportS3Method dplyr::tally
 tally.muster_partition <- function(x, wt = NULL, sort = FALSE, name = NULL) {
   call <- dplyr_call("tally")
   by <- groups_of(x)
   with_groups(tally_groups(x, rlang::enquo(wt), sort, name, call), by[-length(by)])
 }
 
-#' @exportS3Method dplyr::add_count
 add_count.muster_partition <- function(x, ..., wt = NULL, sort = FALSE, name = NULL,
                                        .drop = TRUE) {
   call <- dplyr_call("add_count")
@@ -122,7 +118,6 @@ count_expr <- function(x, wt, name, names, call) {
   list(name = name, code = code, env = weight$env)
 }
 
-#' @exportS3Method dplyr::distinct
 distinct.muster_partition <- function(.data, ..., .keep_all = FALSE) {
   call <- dplyr_call("distinct")
   check_flag(.keep_all, ".keep_all", call)

@@ -2,32 +2,26 @@
 
 # ---- Rows by place
 
-#' @exportS3Method dplyr::slice
 slice.muster_partition <- function(.data, ..., .by = NULL) {
   slice_verb("slice", .data, rlang::enquos(...), rlang::enquo(.by), ".by")
 }
 
-#' @exportS3Method dplyr::slice_head
 slice_head.muster_partition <- function(.data, ..., by = NULL) {
   slice_verb("slice_head", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
-#' @exportS3Method dplyr::slice_tail
 slice_tail.muster_partition <- function(.data, ..., by = NULL) {
   slice_verb("slice_tail", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
-#' @exportS3Method dplyr::slice_min
 slice_min.muster_partition <- function(.data, ..., by = NULL) {
   slice_verb("slice_min", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
-#' @exportS3Method dplyr::slice_max
 slice_max.muster_partition <- function(.data, ..., by = NULL) {
   slice_verb("slice_max", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
-#' @exportS3Method dplyr::slice_sample
 slice_sample.muster_partition <- function(.data, ..., by = NULL) {
   slice_verb("slice_sample", .data, rlang::enquos(...), rlang::enquo(by))
 }
@@ -161,9 +155,6 @@ refused_verb <- function(verb) {
   function(...) refuse_argument(paste0(verb, "()"), dplyr_call(verb))
 }
 
-#' @exportS3Method dplyr::group_data
 group_data.muster_partition <- refused_verb("group_data")
-#' @exportS3Method dplyr::sample_n
 sample_n.muster_partition <- refused_verb("sample_n")
-#' @exportS3Method dplyr::sample_frac
 sample_frac.muster_partition <- refused_verb("sample_frac")

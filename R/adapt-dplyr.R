@@ -129,7 +129,6 @@ NULL
 
 # ---- Groups
 
-#' @exportS3Method dplyr::group_by
 group_by.muster_partition <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   call <- dplyr_call("group_by")
   check_flag(.add, ".add", call)
@@ -157,20 +156,16 @@ picked_exprs <- function(one, p, call) {
   })
 }
 
-#' @exportS3Method dplyr::ungroup
 ungroup.muster_partition <- function(x, ...) {
   call <- dplyr_call("ungroup")
   by <- if (...length()) names(selected(x, rlang::enquos(...), call))
   with_groups(x, if (...length()) setdiff(groups_of(x), by))
 }
 
-#' @exportS3Method dplyr::group_vars
 group_vars.muster_partition <- function(x) groups_of(x)
 
-#' @exportS3Method dplyr::groups
 groups.muster_partition <- function(x) lapply(groups_of(x), as.name)
 
-#' @exportS3Method dplyr::tbl_vars
 tbl_vars.muster_partition <- function(x) names(x)
 
 # Verbs that ask for these know nothing of rowwise(): their `call` is named.
@@ -194,7 +189,6 @@ with_groups <- function(p, by) {
 
 # ---- Columns
 
-#' @exportS3Method dplyr::select
 select.muster_partition <- function(.data, ...) {
   call <- dplyr_call("select")
   chosen <- selected(.data, rlang::enquos(...), call)
@@ -203,7 +197,6 @@ select.muster_partition <- function(.data, ...) {
   renamed_columns(.data, stats::setNames(all, c(groups, names(chosen))), call)
 }
 
-#' @exportS3Method dplyr::rename
 rename.muster_partition <- function(.data, ...) {
   call <- dplyr_call("rename")
   chosen <- selected(.data, rlang::enquos(...), call, tidyselect::eval_rename)
@@ -212,7 +205,6 @@ rename.muster_partition <- function(.data, ...) {
   renamed_columns(.data, stats::setNames(seq_along(names), names), call)
 }
 
-#' @exportS3Method dplyr::rename_with
 rename_with.muster_partition <- function(.data, .fn, .cols = dplyr::everything(), ...) {
   call <- dplyr_call("rename_with")
   chosen <- selected(.data, list(rlang::enquo(.cols)), call)
@@ -225,7 +217,6 @@ rename_with.muster_partition <- function(.data, .fn, .cols = dplyr::everything()
   renamed_columns(.data, stats::setNames(seq_along(names), names), call)
 }
 
-#' @exportS3Method dplyr::relocate
 relocate.muster_partition <- function(.data, ..., .before = NULL, .after = NULL) {
   call <- dplyr_call("relocate")
   places <- dplyr::relocate(prototype(.data, call), ...,
@@ -274,7 +265,6 @@ near_stage <- function(opened, steps, call, keyed = NULL, job = NULL) {
 
 # ---- Results
 
-#' @exportS3Method dplyr::collect
 collect.muster_partition <- function(x, ...) {
   call <- dplyr_call("collect")
   opened <- check_partition(x, "x", call)
@@ -282,10 +272,8 @@ collect.muster_partition <- function(x, ...) {
 }
 
 # Results are computed when they are made.
-#' @exportS3Method dplyr::compute
 compute.muster_partition <- function(x, ...) x
 
-#' @exportS3Method dplyr::pull
 pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
   call <- dplyr_call("pull")
   by <- rlang::enquo(name)
@@ -299,7 +287,6 @@ pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
 # ---- Groups in one part each
 
 # Without groups all rows are one.
-#' @exportS3Method dplyr::do
 do.muster_partition <- function(.data, ...) {
   call <- dplyr_call("do")
   exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
@@ -312,7 +299,6 @@ do.muster_partition <- function(.data, ...) {
   with_groups(done, groups_of(.data))
 }
 
-#' @exportS3Method dplyr::group_modify
 group_modify.muster_partition <- function(.data, .f, ..., .keep = FALSE) {
   call <- dplyr_call("group_modify")
   check_flag(.keep, ".keep", call)

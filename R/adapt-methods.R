@@ -1,37 +1,78 @@
 # Where other packages look for methods on muster's nodes and clusters: generics of snow and
 # parallelly, and parallel's class SOCKcluster.
 
-# snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's. They
-# find these methods once snow is loaded. answer_in_place() handles recvOneData() of a cluster.
+# ---- Generics of packages that may be loaded
 
-#' @rawNamespace
-#' S3method(snow::sendData, muster_node)
-#' S3method(snow::sendData, muster_stock_node)
-#' S3method(snow::recvData, muster_node)
-#' S3method(snow::recvData, muster_stock_node)
-#' S3method(snow::recvOneData, muster_cluster)
-#' S3method(snow::recvOneData, muster_joined)
-#' S3method(snow::closeNode, muster_node)
-#' S3method(snow::closeNode, muster_stock_node)
-#' S3method(snow::stopCluster, muster_cluster)
-#' S3method(snow::stopCluster, muster_joined)
-NULL
+# The generics for which muster has methods, by package and class. They are registered when such a
+# package is loaded, before muster or after it, as far as its version has the generic. NAMESPACE's
+# S3method() won't do: with a version that lacks one of them, muster couldn't be loaded; and it makes
+# all of them at once, a quarter of the time that loading takes, in each session and worker.
+#
+# snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's.
+# answer_in_place() handles recvOneData() of a cluster.
+foreign_generics <- list(
+  snow = list(
+    muster_node = c("sendData", "recvData", "closeNode"),
+    muster_stock_node = c("sendData", "recvData", "closeNode"),
+    muster_cluster = c("recvOneData", "stopCluster"),
+    muster_joined = c("recvOneData", "stopCluster")
+  ),
+  parallelly = list(
+    muster_node = c("isNodeAlive", "killNode", "cloneNode", "isForkedNode", "isLocalhostNode"),
+    muster_stock_node = c(
+      "isNodeAlive", "killNode", "cloneNode", "isForkedNode", "isLocalhostNode"
+    )
+  ),
+  future = list(
+    MusterFuture = c("getFutureBackendConfigs", "resolved", "result"),
+    MusterFutureBackend = c(
+      "interruptFuture", "launchFuture", "nbrOfFreeWorkers", "nbrOfWorkers", "stopWorkers"
+    )
+  ),
+  promises = list(muster_task = c("as.promise", "is.promising")),
+  dplyr = list(
+    muster_partition = c(
+      "add_count", "anti_join", "arrange", "collect", "compute", "count", "distinct", "do",
+      "filter", "full_join", "group_by", "group_data", "group_indices", "group_keys",
+      "group_map", "group_modify", "group_size", "group_split", "group_trim", "group_vars",
+      "groups", "inner_join", "intersect", "left_join", "mutate", "n_groups", "nest_by",
+      "nest_join", "pull", "relocate", "rename", "rename_with", "right_join", "rowwise",
+      "sample_frac", "sample_n", "select", "semi_join", "setdiff", "setequal", "slice",
+      "slice_head", "slice_max", "slice_min", "slice_sample", "slice_tail", "summarise",
+      "tally", "tbl_vars", "transmute", "ungroup", "union", "union_all"
+    ),
+    muster_rowwise = c(
+      "arrange", "group_by", "group_vars", "groups", "relocate", "rename", "rename_with",
+      "select", "summarise", "ungroup"
+    )
+  )
+)
 
-# parallelly's functions on muster's nodes: its generics find these methods, once it is
-# loaded.
+register_foreign_methods <- function() {
+  for (package in names(foreign_generics)) when_loaded(package, register_methods)
+}
 
-#' @rawNamespace
-#' S3method(parallelly::isNodeAlive, muster_node)
-#' S3method(parallelly::isNodeAlive, muster_stock_node)
-#' S3method(parallelly::killNode, muster_node)
-#' S3method(parallelly::killNode, muster_stock_node)
-#' S3method(parallelly::cloneNode, muster_node)
-#' S3method(parallelly::cloneNode, muster_stock_node)
-#' S3method(parallelly::isForkedNode, muster_node)
-#' S3method(parallelly::isForkedNode, muster_stock_node)
-#' S3method(parallelly::isLocalhostNode, muster_node)
-#' S3method(parallelly::isLocalhostNode, muster_stock_node)
-NULL
+# Calls fun(package) when the package is loaded: now, if it is, and whenever that happens.
+when_loaded <- function(package, fun) {
+  if (isNamespaceLoaded(package)) fun(package)
+  setHook(packageEvent(package, "onLoad"), function(package, ...) fun(package))
+}
+
+register_methods <- function(package) {
+  if (!isNamespaceLoaded("muster")) {
+    return(invisible()) # it was unloaded since
+  }
+  muster <- asNamespace("muster")
+  there <- asNamespace(package)
+  for (class in names(foreign_generics[[package]])) {
+    for (generic in foreign_generics[[package]][[class]]) {
+      if (exists(generic, there, inherits = FALSE) || generic %in% getNamespaceExports(there)) {
+        method <- get(paste(generic, class, sep = "."), muster)
+        registerS3method(generic, class, method, envir = there)
+      }
+    }
+  }
+}
 
 # ---- Class SOCKcluster
 

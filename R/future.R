@@ -142,7 +142,6 @@ with_future <- function(setup) {
   }
 }
 
-#' @exportS3Method future::stopWorkers
 stopWorkers.MusterFutureBackend <- function(backend, interrupt = TRUE, ...) {
   running <- running_futures(backend)
   if (interrupt) lapply(running, future::cancel, interrupt = TRUE)
@@ -155,10 +154,8 @@ stopWorkers.MusterFutureBackend <- function(backend, interrupt = TRUE, ...) {
   TRUE
 }
 
-#' @exportS3Method future::nbrOfWorkers
 nbrOfWorkers.MusterFutureBackend <- function(evaluator) evaluator[["workers"]]
 
-#' @exportS3Method future::nbrOfFreeWorkers
 nbrOfFreeWorkers.MusterFutureBackend <- function(evaluator, background = FALSE, ...) {
   max(0L, evaluator[["workers"]] - length(running_futures(evaluator)))
 }
@@ -184,7 +181,6 @@ forget_future <- function(future) {
 
 # ---- A future: a task
 
-#' @exportS3Method future::launchFuture
 launchFuture.MusterFutureBackend <- function(backend, future, ...) {
   cl <- cluster_of(backend)
   await_free_worker(backend, future)
@@ -244,7 +240,6 @@ relay_at_once <- function(future, condition) {
   )
 }
 
-#' @exportS3Method future::resolved
 resolved.MusterFuture <- function(x, .signalEarly = TRUE, ...) {
   if (x[["state"]] == "created") {
     # Launched only if that doesn't wait.
@@ -260,7 +255,6 @@ resolved.MusterFuture <- function(x, .signalEarly = TRUE, ...) {
   done
 }
 
-#' @exportS3Method future::result
 result.MusterFuture <- function(future, ...) {
   if (is.null(future[["result"]])) {
     if (future[["state"]] == "created") future <- future::run(future)
@@ -311,7 +305,6 @@ future_error <- function(class, why, future) {
   error
 }
 
-#' @exportS3Method future::interruptFuture
 interruptFuture.MusterFutureBackend <- function(backend, future, ...) {
   if (isTRUE(backend[["interrupts"]]) && !is.null(future[["task"]])) {
     .Call(ffi_task_cancel, future[["task"]])
@@ -321,7 +314,6 @@ interruptFuture.MusterFutureBackend <- function(backend, future, ...) {
 }
 
 # Conditions that are to be relayed at once.
-#' @exportS3Method future::getFutureBackendConfigs
 getFutureBackendConfigs.MusterFuture <- function(future, ...) {
   classes <- future[["conditions"]]
   at_once <- attr(classes, "immediateConditionClasses", exact = TRUE)

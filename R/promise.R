@@ -33,7 +33,6 @@
 #' promises::then(task_submit(cl, function() 6 * 7), print)
 #' while (!later::loop_empty()) later::run_now(1)
 #' cluster_stop(cl)
-#' @exportS3Method promises::as.promise
 as.promise.muster_task <- function(x) {
   if (!has_later()) {
     abort_muster("input", "Promises of tasks need package later, version 1.4.0 or newer.",
@@ -56,7 +55,6 @@ as.promise.muster_task <- function(x) {
   promises::catch(promise, function(error) stop(error)) # tidy: again
 }
 
-#' @exportS3Method promises::is.promising
 is.promising.muster_task <- function(x) TRUE # a generic since promises 1.5.0
 
 # later_fd() is there since later 1.4.0.

@@ -27,6 +27,5 @@ register_sequential <- function() {
   }
   the$loops <- TRUE
   register <- function(...) if (!foreach::getDoParRegistered()) foreach::registerDoSEQ()
-  if (isNamespaceLoaded("foreach")) register()
-  setHook(packageEvent("foreach", "onLoad"), register)
+  when_loaded("foreach", register)
 }

@@ -71,6 +71,7 @@ the$unloaded <- FALSE
   # Runs when R ends, also by quit() and at the end of a script.
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
+  register_foreign_methods()
 }
 
 # The native code stays: R calls it for objects of muster's that are still there (finalizers, and

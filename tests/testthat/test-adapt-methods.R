@@ -97,20 +97,6 @@ test_cluster("a node's `con` tells whether an answer is there when it is asked f
 
 # Verbs of package snow; doSNOW, which is built on them, is tested in tests/full.
 
-test_cluster("snow's generics find muster's methods", {
-  generics <- list(
-    muster_node = c("sendData", "recvData", "closeNode"),
-    muster_stock_node = c("sendData", "recvData", "closeNode"),
-    muster_cluster = c("recvOneData", "stopCluster"),
-    muster_joined = c("recvOneData", "stopCluster")
-  )
-  declared <- parseNamespaceFile("muster", dirname(getNamespaceInfo("muster", "path")))$S3methods
-  declared <- declared[declared[, 4L] %in% "snow", ]
-  expect_setequal(paste(declared[, 1L], declared[, 2L]), unlist(Map(
-    function(names, class) paste(names, class), generics, names(generics)
-  )))
-})
-
 test_cluster("snow's verbs take a cluster", {
   skip_without("snow")
   expect_identical(
@@ -136,4 +122,77 @@ test_cluster("snow's verbs take a cluster", {
       "2 nodes produced errors; first error: no", "clusterApplyLB", as.list(1:5)
     )
   )
+})
+
+# ---- Generics of packages that may be loaded
+
+test_that("each method for other packages' generics is there and registered, once they are loaded", {
+  for (package in names(foreign_generics)) {
+    for (class in names(foreign_generics[[package]])) {
+      generics <- foreign_generics[[package]][[class]]
+      methods <- paste(generics, class, sep = ".")
+      expect_true(all(vapply(methods, exists, NA, envir = asNamespace("muster"), mode = "function")))
+    }
+  }
+  # None is forgotten: what is named like a method of these classes is one, of some package.
+  listed <- unlist(lapply(unname(foreign_generics), function(classes) {
+    Map(function(generics, class) paste(generics, class, sep = "."), classes, names(classes))
+  }))
+  spaces <- getNamespaceInfo("muster", "S3methods")
+  listed <- c(listed, paste(spaces[, 1L], spaces[, 2L], sep = "."))
+  classes <- unique(unlist(lapply(foreign_generics, names)))
+  named <- grep(paste0("[.](", paste(classes, collapse = "|"), ")$"), value = TRUE,
+    ls(asNamespace("muster"), all.names = TRUE))
+  expect_gt(length(named), 100)
+  expect_identical(setdiff(named, listed), character())
+  for (package in Filter(function(p) nzchar(system.file(package = p)), names(foreign_generics))) {
+    there <- asNamespace(package)
+    for (class in names(foreign_generics[[package]])) {
+      # Some are functions of another kind in some versions.
+      is_generic <- function(name) "UseMethod" %in% all.names(body(get0(name, there)))
+      for (generic in Filter(is_generic, foreign_generics[[package]][[class]])) {
+        found <- utils::getS3method(generic, class, optional = TRUE, envir = there)
+        expect_identical(found, get(paste(generic, class, sep = "."), asNamespace("muster")),
+          info = paste(package, generic, class)
+        )
+      }
+    }
+  }
+})
+
+# The field's findings, B1: a session whose parallelly, future or dplyr is older than a generic that
+# muster has a method for.
+test_that("B1: muster loads without a word beside packages that lack its generics", {
+  limit_time(120)
+  lib <- local_folder()
+  sources <- local_folder()
+  packages <- c(names(foreign_generics), "foreach")
+  for (package in packages) {
+    dir.create(file.path(sources, package))
+    writeLines(
+      c(paste("Package:", package), "Version: 0.1", "Title: Stub", "License: MIT"),
+      file.path(sources, package, "DESCRIPTION")
+    )
+    file.create(file.path(sources, package, "NAMESPACE"))
+  }
+  R <- function(program, arguments) {
+    suppressWarnings(system2(file.path(R.home("bin"), program), arguments,
+      stdout = TRUE, stderr = TRUE, env = paste0(
+        "R_LIBS=", shQuote(paste(c(lib, .libPaths()), collapse = ":")), " R_PROFILE_USER=/dev/null"
+      )
+    ))
+  }
+  R("R", c("CMD", "INSTALL", "--no-docs", "-l", shQuote(lib),
+    shQuote(file.path(sources, packages))))
+  expect_setequal(list.files(lib), packages)
+  muster <- "suppressPackageStartupMessages(library(parallel)); library(muster)"
+  work <- "cl <- cluster_start(1); cat(unlist(clusterCall(cl, Sys.getenv, 'none', '7')))"
+  for (package in packages) {
+    other <- paste0("invisible(loadNamespace('", package, "'))")
+    there <- paste0("invisible(clusterCall(cl, loadNamespace, '", package, "'))")
+    for (code in list(c(other, muster, work), c(muster, other, work), c(muster, work, there))) {
+      said <- R("Rscript", c("--vanilla", "-e", shQuote(paste(code, collapse = "; "))))
+      expect_identical(said, "7", info = paste(code, collapse = "; "))
+    }
+  }
 })
