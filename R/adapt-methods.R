@@ -85,7 +85,29 @@ register_methods <- function(package) {
 # connections and would read from one of them. muster's nodes have none, so the first look at `con`
 # from there answers in the method's place.
 
-cluster_class <- function(own) c(own, "SOCKcluster", "cluster")
+cluster_class <- function(own) {
+  define_classes()
+  c(own, "SOCKcluster", "cluster")
+}
+
+# S4 code (BiocParallel, for one) finds the classes by these definitions, which are made when the
+# package is installed. In the namespace itself R would define them whenever it loads muster: that
+# takes a third of the time, in each session and worker.
+class_definitions <- local({
+  where <- new.env(parent = baseenv())
+  assign(".packageName", "muster", where)
+  methods::setOldClass(c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"), where = where)
+  methods::setOldClass(c("muster_joined", "SOCKcluster", "cluster"), where = where)
+  where
+})
+
+# Defines them, once in a process: before the first cluster is there.
+define_classes <- function() {
+  if (!the$defined) {
+    the$defined <- TRUE
+    methods::cacheMetaData(class_definitions, attach = TRUE)
+  }
+}
 
 # parallel's and snow's methods that wait for the first answer.
 waits_for_one <- function(f) {

@@ -150,6 +150,7 @@ boot_server <- function(packages, load, key, call, boot = NULL, workers = Inf) {
       errno = pointer$errno, call = call
     )
   }
+  define_classes() # while it boots
   wait_for_server(pointer, base, call, function() {
     list(key = key, pointer = pointer, base = base, env = variables)
   })

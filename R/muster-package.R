@@ -86,10 +86,5 @@
 #' The interface is that of package parallel, see [parallel::makeCluster()]. Each page names the
 #' source that its part follows.
 #' @useDynLib muster, .registration = TRUE
-#' @importFrom methods setOldClass
 #' @importFrom parallel stopCluster
 "_PACKAGE"
-
-# S4 code (BiocParallel, for one) finds the classes by this.
-setOldClass(c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"))
-setOldClass(c("muster_joined", "SOCKcluster", "cluster"))

@@ -55,6 +55,7 @@ the$turns <- integer() # ids of event loops that will look for tasks in their ne
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()
 the$default <- FALSE # does makeCluster() start muster?
+the$defined <- FALSE # does S4 know the classes of clusters?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
 
