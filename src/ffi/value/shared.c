@@ -222,23 +222,22 @@ static Rcomplex cplx_elt(SEXP x, R_xlen_t i) {
 
 // ---- x[i], without a call for each element
 
-// place gives an element's place, -1 for NA and for what is past the end, as R's own x[i] does.
-static R_xlen_t place_at(const int *whole, const double *real, R_xlen_t i,
-                         R_xlen_t length) {
-  if (whole != NULL) {
-    return whole[i] > 0 && whole[i] <= length ? (R_xlen_t)whole[i] - 1 : -1;
-  }
-  return real[i] >= 1 && real[i] < (double)length + 1 ? (R_xlen_t)(real[i] - 1)
-                                                      : -1;
-}
-
+// TAKE copies the elements that whole or real numbers ask for; `none` for NA and for what is past the
+// end, as R's own x[i] does.
 #define TAKE(type, none)                                                       \
   do {                                                                         \
     const type *from = data;                                                   \
     type *to = into;                                                           \
-    for (R_xlen_t i = 0; i < n; i++) {                                         \
-      const R_xlen_t at = place_at(whole, real, i, length);                    \
-      to[i] = at < 0 ? (none) : from[at];                                      \
+    if (whole != NULL) {                                                       \
+      for (R_xlen_t i = 0; i < n; i++) {                                       \
+        const R_xlen_t at = whole[i];                                          \
+        to[i] = at > 0 && at <= length ? from[at - 1] : (none);                \
+      }                                                                        \
+    } else {                                                                   \
+      for (R_xlen_t i = 0; i < n; i++) {                                       \
+        const double at = real[i];                                             \
+        to[i] = at >= 1 && at < past ? from[(R_xlen_t)at - 1] : (none);        \
+      }                                                                        \
     }                                                                          \
   } while (0)
 
@@ -249,6 +248,7 @@ static SEXP shared_subset(SEXP x, SEXP index, SEXP call) {
   const R_xlen_t n = Rf_xlength(index), length = shared_length(x);
   const int *whole = TYPEOF(index) == INTSXP ? INTEGER_RO(index) : NULL;
   const double *real = whole == NULL ? REAL_RO(index) : NULL;
+  const double past = (double)length + 1;
   SEXP out = PROTECT(Rf_allocVector((SEXPTYPE)type, n));
   const void *data = shared_data_or_null(x);
   void *into = type == REALSXP   ? (void *)REAL(out)
