@@ -51,10 +51,11 @@
 #' stopped cluster. `muster_error_limit`, `muster_error_launch`: new workers can't be started, or
 #' one of the calls that the others were told fails in them.
 #'
-#' A warning of class `muster_warning_resize` says that new workers lack what the others were told,
-#' since it was more than muster keeps: 10,000 calls, 64 MB of arguments and of values that were
-#' exported again since, or a quarter of the memory that is free. They have the last value of each
-#' exported name even then, unless there was no memory for it.
+#' What the others were told may be more than muster keeps for new workers: 10,000 calls, 64 MB of
+#' arguments and of values that were exported again after other calls, or a quarter of the memory
+#' that is free. Then `cluster_resize()` raises `muster_error_limit`, since workers that have only
+#' some of it could return other values; a node of `cloneNode()` has nothing of it, and a warning of
+#' class `muster_warning_resize` says so.
 #' @section Cost:
 #' A response takes about 20 us. A new worker takes as long as one from [cluster_start()], and as
 #' the calls that run again in it.
@@ -146,7 +147,7 @@ cloneNode.muster_node <- function(x, ..., merge = FALSE, shutdown = TRUE) {
   if (is_ended(.Call(ffi_node_outcome, x))) {
     return(node_again(x, call))
   }
-  node <- more_nodes(x, 1L, call)[[1L]]
+  node <- more_nodes(x, 1L, call, bare = TRUE)[[1L]]
   if (shutdown && !is_ended(.Call(ffi_node_outcome, x))) {
     stop_nodes(list(x))
   }
@@ -201,7 +202,7 @@ cluster_resize <- function(cl, workers) {
 # only the node was stopped, its running cluster gets another worker instead.
 node_again <- function(node, call) {
   if (is.list(.Call(ffi_cluster_status, .subset2(node, "cluster")))) {
-    return(more_nodes(node, 1L, call)[[1L]])
+    return(more_nodes(node, 1L, call, bare = TRUE)[[1L]])
   }
   plan <- .Call(ffi_hidden, .subset2(node, "plan"))
   if (is.null(plan)) {
@@ -223,8 +224,14 @@ plan_to_keep <- function(plan) {
   plan
 }
 
-# `count` new nodes of the cluster that a node belongs to.
-more_nodes <- function(node, count, call) {
+not_kept <- paste(
+  "It exceeds what muster keeps: 10,000 calls, 64 MB of arguments and of values that were",
+  "exported again after other calls, or a quarter of the free memory."
+)
+
+# `count` new nodes of the cluster that a node belongs to. bare: also if they can't have what the
+# others were told, with a warning; else that is an error.
+more_nodes <- function(node, count, call, bare = FALSE) {
   pointer <- .subset2(node, "cluster")
   before <- .Call(ffi_node_outcome, node)
   grown <- NULL
@@ -233,9 +240,17 @@ more_nodes <- function(node, count, call) {
   on.exit(if (is.list(grown) && is.integer(grown$from)) {
     .Call(ffi_cluster_stop, pointer, seq(grown$from, length.out = count))
   })
-  grown <- .Call(ffi_cluster_grow, pointer, count, .subset2(node, "rank"))
+  grown <- .Call(ffi_cluster_grow, pointer, count, .subset2(node, "rank"), bare)
   if (is.integer(grown)) {
     abort_node(node, grown, call)
+  }
+  if (isFALSE(grown)) {
+    abort_muster("limit", "New workers can't have what the others were told.", details = not_kept,
+      hints = c(
+        "cl <- c(cl, cluster_start(n)) adds workers that have nothing yet: export to them again.",
+        "Or stop this cluster, start a larger one, and repeat its clusterExport() and other calls."
+      ), call = call
+    )
   }
   if (!is.null(grown$error)) {
     abort_muster("limit", "Can't start more workers.", details = grown$error, call = call)
@@ -264,13 +279,8 @@ more_nodes <- function(node, count, call) {
     note_joined(pointer, as.character(.subset2(node, "id")), seq(grown$from, length.out = count))
   }
   if (isTRUE(grown$lacking)) {
-    warn_muster("resize", "New workers lack what the others have been sent since they started.",
-      details = paste(
-        "They have the last value of each exported name, if there was memory for it. Other calls",
-        "exceed what muster keeps: 10,000 calls, 64 MB of arguments and of values that were",
-        "exported again since, or a quarter of the free memory."
-      ),
-      hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",
+    warn_muster("resize", "The new worker lacks what the others have been sent since they started.",
+      details = not_kept, hints = "Send it to the new worker: clusterExport(), clusterEvalQ(), cluster_share().",
       call = call
     )
   }

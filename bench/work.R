@@ -39,7 +39,7 @@ works <- list(
     muster::cluster_map(cl, 1:200, resampled_fit, .seed = NULL)
   }),
   "200 glm(), cluster_map(), beside four busy loops" = glm_work(fit_all,
-    rounds = 11L, beside = 4L,
+    beside = 4L,
     mine = function(cl) muster::cluster_map(cl, 1:200, resampled_fit, .seed = NULL)
   ),
   "200 glm(), foreach()" = glm_work(function(cl) {
@@ -75,11 +75,11 @@ works <- list(
     calls = 3L, rounds = 3L
   ),
   "bam(cluster = )" = list(
-    make = function() list(d = people(1e5)),
+    make = function() list(d = people(3e4)),
     call = function(cl) {
-      stats::coef(mgcv::bam(z ~ s(x, k = 40), data = d, cluster = cl, chunk.size = 5000))
+      stats::coef(mgcv::bam(z ~ s(x, k = 30), data = d, cluster = cl, chunk.size = 5000))
     },
-    packages = "mgcv"
+    packages = "mgcv", rounds = 3L
   ),
   "boot(cl = )" = list(
     make = function() list(d = people(2000)),

@@ -36,7 +36,7 @@
   EACH(ffi_server_state, 1)                                                    \
   EACH(ffi_server_end, 1)                                                      \
   EACH(ffi_cluster_open, 4)                                                    \
-  EACH(ffi_cluster_grow, 3)                                                    \
+  EACH(ffi_cluster_grow, 4)                                                    \
   EACH(ffi_nodes_ready, 1)                                                     \
   EACH(ffi_cluster_adopt, 4)                                                   \
   EACH(ffi_cluster_await, 2)                                                   \

@@ -66,21 +66,9 @@ static void drop_equal(struct mst_journal *journal,
   }
 }
 
-// keep_values drops all but the last value of each name, for good.
-static void keep_values(struct mst_common *common) {
-  common->incomplete = 1;
-  for (struct mst_entry **at = &common->journal.first; *at != NULL;) {
-    if ((*at)->payload->binds == 0 || (*at)->stale || (*at)->failed) {
-      mst_journal_drop(&common->journal, at);
-    } else {
-      at = &(*at)->next;
-    }
-  }
-}
-
 static void note(struct mst_common *common, struct mst_cast *cast) {
   struct mst_journal *journal = &common->journal;
-  if (cast->noted) return;
+  if (cast->noted || common->incomplete) return;
   cast->noted = 1;
   const struct mst_entry entry = {.payload = cast->payload,
                                   .call = cast->number,
@@ -91,12 +79,10 @@ static void note(struct mst_common *common, struct mst_cast *cast) {
   if (!entry.visible) drop_equal(journal, &entry);
   // A verb that calls again before the last call is answered may hear the answers out of order.
   const int late = journal->last != NULL && journal->last->call > cast->number;
-  if (journal->count >= MST_COMMON_CALLS_MAX) keep_values(common);
-  if (late || mst_journal_add(journal, &entry) != 0 || journal->incomplete) {
+  if (late || journal->count >= MST_COMMON_CALLS_MAX ||
+      mst_journal_add(journal, &entry) != 0 || journal->incomplete ||
+      journal->stale_bytes >= MST_COMMON_STALE_BYTES) {
     mst_common_give_up(common);
-  } else if (common->incomplete ||
-             journal->stale_bytes >= MST_COMMON_STALE_BYTES) {
-    keep_values(common);
   }
 }
 

@@ -15,9 +15,9 @@
 //     (clusterEvalQ) replaces an equal one before it, or one of its kind if the last one undoes
 //     the effects of the others (foreach's preparations).
 // Beyond its maximum of calls, of bytes (mst_calls_bound_log in calls.h), or of stale bytes (values
-// that were bound again since, which calls in between may have read), the journal is marked
-// incomplete. From then on it keeps the last value of each name, and nothing else: a worker that
-// joins has these, and its user is told that it lacks what other calls have done.
+// that were bound again since, which calls in between may have read), the journal is dropped and
+// marked incomplete. From then on nothing is kept for workers that join: none of the others' values
+// is better than some of them, which later calls may have changed.
 #ifndef MST_POOL_COMMON_H
 #define MST_POOL_COMMON_H
 

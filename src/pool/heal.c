@@ -24,17 +24,14 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
     return mst_tries_left(++*losses, policy->retries) ? MST_HEAL_RESTART
                                                       : MST_HEAL_POISON;
   }
-  heal->row++;
-  if (at == MST_HEAL_REPLAYING) {
-    const uint32_t most =
-        policy->retries > MST_HEAL_ROW ? policy->retries : MST_HEAL_ROW;
-    return heal->row > most ? MST_HEAL_GIVE_UP : MST_HEAL_RESTART;
-  }
+  const uint32_t most =
+      policy->retries > MST_HEAL_ROW ? policy->retries : MST_HEAL_ROW;
+  if (++heal->row > most) return MST_HEAL_GIVE_UP;
+  if (at == MST_HEAL_REPLAYING) return MST_HEAL_RESTART;
   if (heal->deaths == 0 || now_ns - heal->first_ns > MST_HEAL_PERIOD_NS) {
     heal->deaths = 0;
     heal->first_ns = now_ns;
   }
-  if (heal->row > MST_HEAL_ROW) return MST_HEAL_GIVE_UP;
   if (++heal->deaths > MST_HEAL_DEATHS) return MST_HEAL_GIVE_UP;
   return MST_HEAL_RESTART;
 }

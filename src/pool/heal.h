@@ -5,10 +5,10 @@
 // blame: it is tried again on the next incarnation, `retries` times. Then it is poison: it fails,
 // and the worker comes back without it. Any other death (idle, booting, replaying its journal)
 // counts against the worker: it is given up after more than MST_HEAL_DEATHS of these within
-// MST_HEAL_PERIOD_NS, or more than MST_HEAL_ROW at any distance. The period's count starts anew
-// once replay has finished; both counts do with an answer, or with a death that a call is to blame
-// for. Deaths during replay don't count for the period: replay may take seconds, in which anybody
-// may kill the worker. Of those in a row, `retries` are allowed if that is more than MST_HEAL_ROW.
+// MST_HEAL_PERIOD_NS, or more than MST_HEAL_ROW, or `retries` if that is more, at any distance. The
+// period's count starts anew once replay has finished; both counts do with an answer, or with a
+// death that a call is to blame for. Deaths during replay don't count for the period: replay may
+// take seconds, in which anybody may kill the worker.
 //
 // Silence. The session asks each worker for a sign of life every third of the heartbeat. Silence of
 // a whole heartbeat is a loss, provided that the session was listening: after it slept longer than

@@ -141,6 +141,17 @@ TEST("Only successive deaths in replays count, up to the allowed retries") {
   }
 }
 
+TEST("A death while idle after many in replays, as a killer has it, isn't the last one") {
+  begin(20);
+  for (uint32_t k = 0; k < 19; k++) {
+    CHECK_INT(
+        mst_heal_lost(&heal, &policy, MST_HEAL_REPLAYING, &losses, START),
+        MST_HEAL_RESTART);
+  }
+  CHECK_INT(lost(0, 1), MST_HEAL_RESTART);
+  CHECK_INT(lost(0, 2), MST_HEAL_GIVE_UP); // the 21st in a row
+}
+
 // The full history of losses, from which the verdicts must follow.
 TEST("Verdicts follow from the whole history, whatever it was") {
   uint64_t random = mst_test_seed();

@@ -371,13 +371,15 @@ test_cluster("a worker that prints without end is bounded, and others are served
   expect_true(killNode(cl[[1]]))
 })
 
-test_cluster("U4: past what is kept of calls to all, a warning says what who joins lacks", {
+test_cluster("U4: past what is kept of calls to all, none can join, or a warning says what it lacks", {
   cl <- local_cluster(1)
   clusterExport(cl, "n", list2env(list(n = 0)))
   bump <- function() n <<- n + 1
   environment(bump) <- globalenv()
   for (i in 1:10001) clusterCall(cl, bump)
-  expect_warning(more <- cluster_resize(cl, 2), class = "muster_warning_resize")
+  expect_error(cluster_resize(cl, 2), class = "muster_error_limit")
+  expect_warning(node <- cloneNode(cl[[1L]], shutdown = FALSE), class = "muster_warning_resize")
+  more <- c(cl, as.cluster(node))
   expect_identical(clusterEvalQ(more, get0("n")), list(10001, NULL))
   cluster_stop(more)
 })

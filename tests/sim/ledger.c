@@ -113,8 +113,7 @@ static void judge_death(struct sim *sim, uint32_t worker, enum mst_heal_at at,
   struct sim_deaths *deaths = &sim->deaths[worker];
   const uint32_t retries = sim->plan.policy.retries;
   const int replays = at == MST_HEAL_REPLAYING;
-  const uint32_t most =
-      replays && retries > MST_HEAL_ROW ? retries : MST_HEAL_ROW;
+  const uint32_t most = retries > MST_HEAL_ROW ? retries : MST_HEAL_ROW;
   if (!replays) note_death(sim, deaths);
   deaths->row++;
   const uint32_t recent = deaths_within(sim, deaths);

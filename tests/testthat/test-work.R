@@ -41,7 +41,7 @@ test_cluster("W: 100 glm() fits fault as few pages as on parallel's workers", {
   expect_false("checkpoint" %in% cluster_journal(cl)$kind)
 })
 
-test_cluster("L6: exports that replace each other keep no more than their last values", {
+test_cluster("L6: exports that replace each other don't pile up, and a worker that joins has all or is refused", {
   skip_without_proc()
   segments <- function() sum(grepl("memfd:", Sys.readlink(dir("/proc/self/fd", full.names = TRUE))))
   skip_if_limited()
@@ -55,6 +55,15 @@ test_cluster("L6: exports that replace each other keep no more than their last v
     segments()
   }, 0)
   expect_lt(max(counts), 16)
-  expect_warning(cl <- cluster_resize(cl, 3L), class = "muster_warning_resize")
-  expect_identical(clusterEvalQ(cl[3L], c(big[1L], exists("half"))), list(c(30, 0)))
+  error <- expect_error(cluster_resize(cl, 3L), class = "muster_error_limit")
+  expect_match(conditionMessage(error), "New workers can't have what the others were told")
+  other <- cluster_start(2)
+  defer(function() cluster_stop(other))
+  for (k in 1:30) {
+    big[1L] <- k
+    clusterExport(other, "big", environment())
+    parLapply(other, 1:2, eval(quote(function(i) big[i]), globalenv()))
+  }
+  other <- cluster_resize(other, 3L)
+  expect_identical(clusterEvalQ(other[3L], big[1L]), list(30))
 })

@@ -297,9 +297,9 @@ SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
 
 // ffi_cluster_grow adds workers where the one with this rank (from 1) is, which may not be ready
 // yet: list(from, nodes, lacking), with the rank of the first, pointers to them, and whether they
-// lack what the others were given (NA: nothing is kept); or an outcome. A worker that can't be
-// started is lost, like one that can't be restarted.
-SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like) {
+// lack what the others were given (NA: nothing is kept); or an outcome; or FALSE, if they would lack
+// that and bare is FALSE. A worker that can't be started is lost, like one that can't be restarted.
+SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like, SEXP bare) {
   static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;
   struct mst_err err;
@@ -312,6 +312,13 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like) {
     UNPROTECT(1);
     return Rf_ScalarInteger((int)outcome);
   }
+  const int lacking = cluster->calls.policy.on
+                          ? cluster->calls.common.incomplete
+                          : NA_LOGICAL;
+  if (lacking == 1 && Rf_asLogical(bare) != 1) {
+    UNPROTECT(1);
+    return Rf_ScalarLogical(0);
+  }
   const uint32_t from = cluster->calls.pool.count;
   INTEGER(rank)[0] = (int)from + 1;
   struct mst_group *group =
@@ -321,10 +328,7 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like) {
     return ffi_error_list(&err);
   }
   SET_VECTOR_ELT(grown, 1, node_pointers(cluster, from, from + count, pointer));
-  SET_VECTOR_ELT(grown, 2,
-                 Rf_ScalarLogical(cluster->calls.policy.on
-                                      ? cluster->calls.common.incomplete
-                                      : NA_LOGICAL));
+  SET_VECTOR_ELT(grown, 2, Rf_ScalarLogical(lacking));
   UNPROTECT(1);
   return grown;
 }

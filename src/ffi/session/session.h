@@ -165,7 +165,7 @@ SEXP ffi_session_failure(void);
 SEXP ffi_session_assert(void);
 SEXP ffi_session_tempdirs(void);
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
-SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
+SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like, SEXP bare);
 SEXP ffi_nodes_ready(SEXP nodes);
 SEXP ffi_cluster_await(SEXP id, SEXP group);
 SEXP ffi_cluster_move(SEXP id, SEXP group, SEXP link);
