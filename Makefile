@@ -1,7 +1,7 @@
 # muster's checkout, in one command each. GNU make.
 #
 #   make demo         install what is missing, build, show what muster gains: demo/tour.R
-#   make check        install what tests need, judge a change: under ten minutes, the same
+#   make check        install what tests need, judge a change: some 25 minutes, the same
 #                     verdict each time
 #   make check-all    every test there is, each time with another seed: an hour
 #   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1), or for

@@ -5,8 +5,8 @@
 
 # The generics for which muster has methods, by package and class. They are registered when such a
 # package is loaded, before muster or after it, as far as its version has the generic. NAMESPACE's
-# S3method() won't do: with a version that lacks one of them, muster couldn't be loaded; and it makes
-# all of them at once, a quarter of the time that loading takes, in each session and worker.
+# S3method() won't do: with a version that lacks one of them, muster couldn't be loaded; and it
+# makes all of them at once, a quarter of the time that loading takes, in each session and worker.
 #
 # snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's.
 # answer_in_place() handles recvOneData() of a cluster.

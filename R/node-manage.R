@@ -279,8 +279,9 @@ more_nodes <- function(node, count, call, bare = FALSE) {
     note_joined(pointer, as.character(.subset2(node, "id")), seq(grown$from, length.out = count))
   }
   if (isTRUE(grown$lacking)) {
-    warn_muster("resize", "The new worker lacks what the others have been sent since they started.",
-      details = not_kept, hints = "Send it to the new worker: clusterExport(), clusterEvalQ(), cluster_share().",
+    warn_muster("resize", "The new worker lacks what the others have been told since they started.",
+      details = not_kept,
+      hints = "Send it to the new worker: clusterExport(), clusterEvalQ(), cluster_share().",
       call = call
     )
   }

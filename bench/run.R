@@ -64,7 +64,7 @@ run_one <- function(name, quick) {
   where <- facts()
   began <- now()
   ask <- question_call(name, quick)
-  result <- tryCatch(fresh(ask$call, ask$file, timeout_s = 900), error = identity)
+  result <- tryCatch(fresh(ask$call, ask$file, timeout_s = 3600), error = identity)
   if (inherits(result, "error")) {
     cat("  failed: ", conditionMessage(result), "\n", sep = "")
     return(FALSE)

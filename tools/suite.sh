@@ -92,9 +92,9 @@ case $suite in
     is_root || skip "only root can play other users, mount and set the kernel"
     testthat tests/root '^(disk-full|node-stock-other-user|partition-users|shuffle-handlers)$'
     ;;
-  memory) # a table larger than memory: a minute, and the kernel decides who gets some
+  memory) # a table larger than memory, rounds for ever: minutes; the kernel decides who gets some
     is_root || skip "only root can make control groups"
-    testthat tests/root '^partition-memory$'
+    testthat tests/root '^(partition-memory|rounds)$'
     ;;
   transcripts) # what calls answer, and the bytes that they send, as they were recorded
     exec Rscript tools/transcripts.R

@@ -371,7 +371,7 @@ test_cluster("a worker that prints without end is bounded, and others are served
   expect_true(killNode(cl[[1]]))
 })
 
-test_cluster("U4: past what is kept of calls to all, none can join, or a warning says what it lacks", {
+test_cluster("U4: past what is kept of calls to all, none joins, or a warning says what it lacks", {
   cl <- local_cluster(1)
   clusterExport(cl, "n", list2env(list(n = 0)))
   bump <- function() n <<- n + 1

@@ -126,12 +126,13 @@ test_cluster("snow's verbs take a cluster", {
 
 # ---- Generics of packages that may be loaded
 
-test_that("each method for other packages' generics is there and registered, once they are loaded", {
+test_that("each method for other packages' generics is there, and registered with them", {
   for (package in names(foreign_generics)) {
     for (class in names(foreign_generics[[package]])) {
       generics <- foreign_generics[[package]][[class]]
       methods <- paste(generics, class, sep = ".")
-      expect_true(all(vapply(methods, exists, NA, envir = asNamespace("muster"), mode = "function")))
+      there <- vapply(methods, exists, NA, envir = asNamespace("muster"), mode = "function")
+      expect_true(all(there), info = package)
     }
   }
   # None is forgotten: what is named like a method of these classes is one, of some package.

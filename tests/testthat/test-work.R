@@ -41,7 +41,7 @@ test_cluster("W: 100 glm() fits fault as few pages as on parallel's workers", {
   expect_false("checkpoint" %in% cluster_journal(cl)$kind)
 })
 
-test_cluster("L6: exports that replace each other don't pile up, and a worker that joins has all or is refused", {
+test_cluster("L6: exports that replace each other don't pile up, who joins has all or is refused", {
   skip_without_proc()
   segments <- function() sum(grepl("memfd:", Sys.readlink(dir("/proc/self/fd", full.names = TRUE))))
   skip_if_limited()

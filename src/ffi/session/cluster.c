@@ -297,8 +297,9 @@ SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
 
 // ffi_cluster_grow adds workers where the one with this rank (from 1) is, which may not be ready
 // yet: list(from, nodes, lacking), with the rank of the first, pointers to them, and whether they
-// lack what the others were given (NA: nothing is kept); or an outcome; or FALSE, if they would lack
-// that and bare is FALSE. A worker that can't be started is lost, like one that can't be restarted.
+// lack what the others were given (NA: nothing is kept); or an outcome; or FALSE, if they would
+// lack that and bare is FALSE. A worker that can't be started is lost, like one that can't be
+// restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like, SEXP bare) {
   static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;

@@ -222,8 +222,8 @@ static Rcomplex cplx_elt(SEXP x, R_xlen_t i) {
 
 // ---- x[i], without a call for each element
 
-// TAKE copies the elements that whole or real numbers ask for; `none` for NA and for what is past the
-// end, as R's own x[i] does.
+// TAKE copies the elements that whole or real numbers ask for; `none` for NA and for what is past
+// the end, as R's own x[i] does.
 #define TAKE(type, none)                                                       \
   do {                                                                         \
     const type *from = data;                                                   \
