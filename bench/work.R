@@ -3,8 +3,8 @@
 # Jobs that users run, by the verbs that they write: models, matrices, strings, many small objects,
 # data by group, bags of tasks. Each run is a session of its own that starts 2 workers, exports what
 # the job needs, and calls it 5 times, the first job 10 times. Figures: the first call and the
-# median of the others, in seconds and in processor time of the workers; their page faults; and what the
-# workers take at the end (Pss: with their share of what is shared). Page faults are counts, and
+# median of the others, in seconds and in processor time of the workers; their page faults; and what
+# the workers take at the end (Pss: with their share of what is shared). Page faults are counts, and
 # nearly the same on each machine: what one takes isn't (4 us where these were measured, 20 on small
 # virtual machines). A job whose packages aren't here is left out.
 
