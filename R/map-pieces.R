@@ -114,7 +114,7 @@ submit_piece <- function(map, action) {
   arguments <- list(map$held[[2L]], x, stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
-    as.double(c(action[5L], map$timeout)), NULL
+    as.double(c(action[5L], map$timeout, 0, 0, action[7L])), NULL
   )
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {

@@ -81,6 +81,7 @@ struct mst_call {
   uint8_t state;   // enum mst_call_state
   uint8_t is_task;
   uint8_t is_part;   // of something else, such as a map
+  uint8_t alone;     // no other worker may compute meanwhile
   uint8_t unseen;    // enum mst_unseen: log it even if nothing seems to change
   uint8_t sent;      // to the current incarnation, or the one lost last
   uint8_t cancelled; // nobody wants its answer

@@ -468,6 +468,7 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
   slot->mailbox.sending = NULL;
+  if (what == MST_CALLS_TRIM) slot->trims = 0;
   if (what == MST_CALLS_DROP || what == MST_CALLS_TRIM) return 0;
   if (gone || call == NULL) {
     slot->replaying = 0;

@@ -192,6 +192,9 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
                                 int64_t now_ns);
 // mst_calls_heard: a sign of life.
 void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+// mst_calls_trimmed: a worker has given back memory, as TRIM asked.
+void mst_calls_trimmed(struct mst_calls *calls, uint32_t worker,
+                       int64_t now_ns);
 // mst_calls_may_read tells whether a worker's answers may be read now.
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker);
 // mst_calls_tick lets time pass. slept_ns: for how long nobody had listened to workers before.
@@ -239,6 +242,7 @@ struct mst_task_terms {
   int32_t priority;    // higher goes first
   const char *label;   // in the user's words, copied; or NULL
   uint8_t is_part;     // of something else, such as a map
+  uint8_t alone;       // no other worker may compute meanwhile
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to
 // the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates. A

@@ -106,6 +106,7 @@ static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_slot_forget_why(slot);
   slot->replay_left = 0;
   slot->cancel = 0;
+  slot->trims = 0;
   slot->resuming = 1;
   mst_mailbox_unsend(&slot->mailbox);
 }
@@ -283,14 +284,38 @@ static int others_are_busy(const struct mst_calls *calls,
   return 0;
 }
 
-// begin_alone: no other worker computes.
-static void begin_alone(struct mst_calls *calls, struct mst_slot *slot) {
-  set_alone(calls, slot, MST_ALONE_RUNS);
-  slot->alone_call = slot->mailbox.first->id;
+static int others_trim(const struct mst_calls *calls,
+                       const struct mst_slot *slot) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    if (calls->pool.workers[i].state == MST_WORKER_IDLE && i != slot->mailbox.worker)
-      mst_due_add(&calls->due, &calls->slots[i]->mailbox, MST_TODO_TRIM);
+    const struct mst_slot *other = calls->slots[i];
+    if (other != slot && other->trims && mst_calls_is_up(calls, other))
+      return 1;
   }
+  return 0;
+}
+
+static void trim_others(struct mst_calls *calls, const struct mst_slot *slot) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    struct mst_slot *other = calls->slots[i];
+    if (other == slot || !mst_calls_is_up(calls, other)) continue;
+    other->trims = 1;
+    mst_due_add(&calls->due, &other->mailbox, MST_TODO_TRIM);
+  }
+}
+
+// may_run tells whether what must run alone may begin. If not, mst_slot_time asks again.
+static int may_run(struct mst_calls *calls, struct mst_slot *slot) {
+  if (others_are_busy(calls, slot)) {
+    if (slot->alone != MST_ALONE_LATER)
+      set_alone(calls, slot, MST_ALONE_WAITS);
+    return 0;
+  }
+  if (slot->alone != MST_ALONE_TRIMS) {
+    set_alone(calls, slot, MST_ALONE_TRIMS);
+    trim_others(calls, slot);
+  }
+  return !others_trim(calls, slot) ||
+         calls->now_ns - slot->alone_ns > slot->hold_ns;
 }
 
 void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot) {
@@ -304,21 +329,17 @@ void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot) {
   // If it was lost, its restart sets this again.
   if (!there || over) {
     set_alone(calls, slot, MST_ALONE_NOT);
-  } else if (slot->alone >= MST_ALONE_WAITS &&
-             calls->now_ns - slot->alone_ns > slot->hold_ns) {
-    set_alone(calls, slot,
-              slot->alone == MST_ALONE_RUNS ? MST_ALONE_NOT : MST_ALONE_LATER);
+  } else if (calls->now_ns - slot->alone_ns > slot->hold_ns) {
+    if (slot->alone == MST_ALONE_RUNS) set_alone(calls, slot, MST_ALONE_NOT);
+    if (slot->alone == MST_ALONE_WAITS) set_alone(calls, slot, MST_ALONE_LATER);
   }
 }
 
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   if (slot->alone != MST_ALONE_NOT && slot->mailbox.first != NULL) {
-    if (others_are_busy(calls, slot)) {
-      if (slot->alone == MST_ALONE_NEXT)
-        set_alone(calls, slot, MST_ALONE_WAITS);
-      return; // mst_slot_time tries again
-    }
-    begin_alone(calls, slot);
+    if (!may_run(calls, slot)) return;
+    set_alone(calls, slot, MST_ALONE_RUNS);
+    slot->alone_call = slot->mailbox.first->id;
   } else {
     set_alone(calls, slot, MST_ALONE_NOT);
   }
@@ -328,6 +349,26 @@ void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   slot->mailbox.next_sent = slot->mailbox.first;
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
   calls->to_dispatch = 1;
+}
+
+int mst_slot_run_alone(struct mst_calls *calls, struct mst_slot *slot) {
+  const struct mst_call *call = slot->mailbox.first;
+  if (slot->alone == MST_ALONE_RUNS && slot->alone_call == call->id) return 1;
+  slot->resuming = 1;
+  slot->hold_ns = MST_ALONE_HOLD_NS;
+  set_alone(calls, slot, MST_ALONE_NEXT);
+  mst_slot_go_on(calls, slot);
+  return !slot->resuming;
+}
+
+void mst_calls_trimmed(struct mst_calls *calls, uint32_t worker,
+                       int64_t now_ns) {
+  calls->now_ns = now_ns;
+  calls->slots[worker]->trims = 0;
+  for (uint32_t i = 0; i < calls->pool.count && calls->quiet > 0; i++) {
+    if (calls->slots[i]->alone == MST_ALONE_TRIMS)
+      mst_slot_go_on(calls, calls->slots[i]);
+  }
 }
 
 void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
@@ -418,14 +459,15 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
       mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
     }
   }
+  // Also if what waited was cancelled.
+  const int waits =
+      slot->alone >= MST_ALONE_LATER && slot->alone < MST_ALONE_RUNS;
   mst_slot_look_alone(calls, slot);
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY &&
       state != MST_WORKER_DRAINING) {
     return;
   }
-  const int waits =
-      slot->alone == MST_ALONE_WAITS || slot->alone == MST_ALONE_LATER;
   if (waits) mst_slot_go_on(calls, slot);
   if (slot->resuming && !waits) return; // RESTARTED is still to come
   if (is_interrupted(slot)) calls->interrupts = 1;

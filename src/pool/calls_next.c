@@ -87,6 +87,11 @@ static int give_call(struct mst_calls *calls, struct mst_slot *slot,
     slot->mailbox.todo &= (uint16_t)~MST_TODO_CALLS;
     return 0;
   }
+  if (call->alone && call == slot->mailbox.first &&
+      !mst_slot_run_alone(calls, slot)) {
+    slot->mailbox.todo &= (uint16_t)~MST_TODO_CALLS;
+    return 0;
+  }
   if (give_job(calls, slot, call->job, action)) return 1;
   slot->mailbox.next_sent = call->next;
   slot->mailbox.sending = call;
@@ -145,8 +150,10 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
   if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(calls, slot, action)) {
     return 1;
   }
-  if (has_todo(slot, MST_TODO_TRIM) && hears(calls, slot)) {
-    return give(action, MST_CALLS_TRIM, slot->mailbox.worker);
+  if (has_todo(slot, MST_TODO_TRIM)) {
+    if (hears(calls, slot))
+      return give(action, MST_CALLS_TRIM, slot->mailbox.worker);
+    slot->trims = 0;
   }
   if (has_todo(slot, MST_TODO_PING) && !slot->ended) {
     return give(action, MST_CALLS_PING, slot->mailbox.worker);

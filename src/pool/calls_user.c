@@ -71,6 +71,7 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   call->serial = calls->tally.counts->tasks + 1;
   call->retries = terms->retries;
   call->is_part = terms->is_part;
+  call->alone = terms->alone;
   call->asked_ns = now_ns;
   if (terms->label != NULL && (call->label = strdup(terms->label)) == NULL) {
     mst_call_release(call);

@@ -165,6 +165,8 @@ static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
     take_hello(peer, frame);
   } else if (kind == MST_KIND_CHECKPOINTED && peer->hello_seen) {
     mst_standby_made(peer, frame);
+  } else if (kind == MST_KIND_TRIM && peer->hello_seen) {
+    mst_calls_trimmed(&peer->cluster->calls, peer->index, mst_clock_now());
   } else if (peer->hello_seen && boots &&
              (kind == MST_KIND_READY || kind == MST_KIND_FAILED ||
               kind == MST_KIND_REFUSE)) {

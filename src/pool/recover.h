@@ -31,14 +31,16 @@ enum mst_launcher_is {
 };
 
 // The call of a worker that the kernel killed for memory is tried again while no other worker
-// computes. While it waits for that, and while it runs, the others get no tasks that any worker may
-// take; but each only for a minute, or twice as long as the call had run: a task of the others may
-// never end, nor this one.
+// computes, and the others have given back what they don't use. So is a call that was submitted to
+// run alone. While it waits for that, and while it runs, the others get no tasks that any worker
+// may take; but each only for a minute, or twice as long as the call had run: a task of the others
+// may never end, nor this one.
 enum mst_alone {
   MST_ALONE_NOT,
   MST_ALONE_NEXT,  // once the worker is back
   MST_ALONE_LATER, // others still compute, and got tasks again: when they happen to be idle
   MST_ALONE_WAITS, // others still compute
+  MST_ALONE_TRIMS, // others give back memory
   MST_ALONE_RUNS
 };
 #define MST_ALONE_HOLD_NS (60 * MST_NS_PER_S)
@@ -64,6 +66,7 @@ struct mst_slot {
   uint8_t oom;         // the kernel killed the last incarnation for memory
   uint8_t ours;        // muster killed it: the session, or its watch
   uint8_t alone;       // enum mst_alone
+  uint8_t trims;       // it was asked to give back memory, and hasn't answered
   uint8_t drains;      // it was asked to drain; check it until it has left
   uint8_t moves;       // and comes back then
   uint64_t alone_call; // the call that runs alone

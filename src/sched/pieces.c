@@ -145,7 +145,8 @@ static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
       .last = at->last,
       // A lost piece of several elements is retried in smaller pieces, not by the pool.
       .tries = size_of(at) == 1 ? tried : 0,
-      .worker = at->worker};
+      .worker = at->worker,
+      .alone = at->alone};
   return 1;
 }
 

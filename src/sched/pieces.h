@@ -43,6 +43,7 @@ struct mst_piece_action {
   uint64_t first, last; // elements, from 0
   uint32_t tries;       // RUN: how often the pool may send it again
   uint32_t worker;      // RUN: on this worker only, from 0; MST_PIECE_NONE: any
+  uint8_t alone;        // RUN: no other worker may compute meanwhile
 };
 
 enum mst_piece_end {

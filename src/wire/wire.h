@@ -40,7 +40,7 @@ enum mst_kind {
   MST_KIND_CHECKPOINTED = 11, // worker: whether there is one
   MST_KIND_JOB = 12,  // session: R bytes that calls need, numbered by head.call
   MST_KIND_DROP = 13, // session: job head.call is not needed any more
-  MST_KIND_TRIM = 19, // session: give back memory that R doesn't use
+  MST_KIND_TRIM = 19, // session: give back memory that R doesn't use; worker: it did
   // worker: wants to be this worker
   MST_KIND_DIAL = 14,  // session: accepted
   MST_KIND_ADMIT = 15, // session: it is

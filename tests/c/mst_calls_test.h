@@ -204,6 +204,16 @@ static inline struct mst_call *submit_to(uint32_t worker) {
   return submit_with((struct mst_task_terms){.retries = -1}, &worker, 1);
 }
 
+static inline struct mst_call *submit_alone(uint32_t worker) {
+  return submit_with((struct mst_task_terms){.retries = -1, .alone = 1},
+                     &worker, 1);
+}
+
+static inline void trimmed(uint32_t worker) {
+  mst_calls_trimmed(&calls, worker, now_ns);
+  check_calls();
+}
+
 static inline void answer_as(uint32_t worker, uint64_t call, uint16_t flags) {
   struct mst_answered answered = {.call = call, .flags = flags};
   mst_calls_answered(&calls, worker, &answered, now_ns);

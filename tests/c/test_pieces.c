@@ -189,8 +189,10 @@ TEST("Elements that ran out of memory run again alone") {
       mst_pieces_lost(&pieces, action.piece, MST_PIECE_GIVEN_UP, 1, 1, &total),
       MST_PIECE_AGAIN);
   CHECK_INT(next(&pieces, 0, &action), 0); // the other still runs
+  CHECK(!other.alone);
   CHECK_INT(mst_pieces_done(&pieces, other.piece, 1, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK(action.alone); // its worker waits until the others have given back memory
   CHECK_INT(next(&pieces, 0, &other), 0);
   mst_pieces_free(&pieces);
 }

@@ -432,7 +432,7 @@ local_memory_cgroup <- function(bytes, frame = parent.frame()) {
 
 test_cluster("tasks that only fit alone succeed when they are tried again", {
   skip_without_proc()
-  procs <- file.path(local_memory_cgroup(400e6), "cgroup.procs")
+  procs <- file.path(local_memory_cgroup(440e6), "cgroup.procs")
   cl <- crash_cluster(4)
   local_settings(muster.quiet = TRUE)
   eats <- remote(function(procs, i) {

@@ -66,6 +66,7 @@ const char *ex_event_name(enum ex_what what) {
                                       [EX_EXITED] = "exited",
                                       [EX_CLOSED] = "closed",
                                       [EX_LEAVE] = "leave",
+                                      [EX_TRIM] = "trim",
                                       [EX_MEND] = "mend",
                                       [EX_WAIT] = "wait",
                                       [EX_KILL] = "kill",

@@ -98,6 +98,7 @@ enum ex_what {
   EX_EXITED,
   EX_CLOSED,
   EX_LEAVE, // a worker that was asked to end does
+  EX_TRIM,  // a worker has given back memory
   EX_MEND,  // the session handles losses
   EX_WAIT,  // until the core's next tick
   // Events with a maximum number:
@@ -144,6 +145,7 @@ struct ex_process {
   uint8_t close_due;
   uint8_t let_go; // PAUSE came
   uint8_t bye;
+  uint8_t trims; // it was asked to give back memory
   uint8_t by_itself; // it ended by itself
   uint8_t replayed;  // journal entries that it was sent
   uint8_t first;     // the first journal entry that it needs
@@ -271,7 +273,7 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(cancelled_sent)         \
   SIGHT(forgotten_answer) SIGHT(forgotten_sent) SIGHT(retried) SIGHT(replayed) \
   SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
-  SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
+  SIGHT(launched_later) SIGHT(alone) SIGHT(trimmed) SIGHT(no_memory) SIGHT(revived) \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
   SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)     \
   SIGHT(result) SIGHT(result_dropped) SIGHT(unmet) SIGHT(cancelled_waiting)

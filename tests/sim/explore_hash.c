@@ -20,7 +20,8 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
                 (uint64_t)process->close_due << 3 |
                 (uint64_t)process->let_go << 2 | (uint64_t)process->bye << 1 |
                 process->by_itself);
-  mix(hash, (uint64_t)process->queued << 1 | process->lacks);
+  mix(hash, (uint64_t)process->trims << 2 | (uint64_t)process->queued << 1 |
+                process->lacks);
   mix(hash, process->replayed);
   mix(hash, process->first);
   mix(hash, process->to_replay);
@@ -78,7 +79,8 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
                 (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
                 (uint64_t)slot->alone << 9 | (uint64_t)slot->replaying << 2 |
                 (uint64_t)slot->oom << 1 | slot->ours);
-  mix(hash, (uint64_t)slot->moves << 1 | (slot->why != MST_WHY_NONE));
+  mix(hash, (uint64_t)slot->trims << 2 | (uint64_t)slot->moves << 1 |
+                (slot->why != MST_WHY_NONE));
   mix(hash, slot->heal.deaths);
   mix(hash, slot->heal.row);
   mix(hash, (uint64_t)slot->journal.checkpoint << 4 |

@@ -242,7 +242,9 @@ void ex_act(struct ex *ex, const struct mst_calls_action *action) {
     break;
   case MST_CALLS_CANCEL: // it may see this or not: a kill or an answer follows
   case MST_CALLS_PING:
+    break;
   case MST_CALLS_TRIM:
+    ex->processes[worker].trims = 1;
     break;
   }
 }

@@ -183,6 +183,7 @@ static void may_of_alive(const struct ex *ex, uint32_t worker,
       may(list, EX_ERROR, worker, 0);
     }
   }
+  if (process->trims && process->in_count == 0) may(list, EX_TRIM, worker, 0);
   if (process->in_count == 0 && process->bye) may(list, EX_LEAVE, worker, 0);
   for (uint32_t n = 0; ex->left.kills > 0 && n <= process->in_count; n++)
     may(list, EX_KILL, worker, n);
@@ -411,6 +412,11 @@ void ex_apply(struct ex *ex, struct ex_event event) {
     process->by_itself = 1;
     ex_die(ex, event.at, 0);
     return;
+  case EX_TRIM:
+    process->trims = 0;
+    ex_saw(EX_SAW_trimmed);
+    mst_calls_trimmed(&ex->core, event.at, ex->now_ns);
+    break;
   case EX_MEND:
     tick(ex);
     break;

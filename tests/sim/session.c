@@ -276,6 +276,7 @@ static void pong(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   if (entry->epoch != worker_of(sim, worker)->epoch) return;
   mst_calls_heard(&sim->core, worker, sim->now_ns);
+  mst_calls_trimmed(&sim->core, worker, sim->now_ns);
 }
 
 static void listen(struct sim *sim) {

@@ -54,11 +54,11 @@ SEXP ffi_pieces_new(SEXP numbers) {
   return pointer;
 }
 
-// ffi_pieces_next gives c(kind, piece, first, last, tries, worker), NULL if there is nothing to do
+// ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone), NULL if there is nothing to do
 // now. kind: enum mst_piece_do. worker: the only one allowed, or NA.
 SEXP ffi_pieces_next(SEXP pointer) {
   struct mst_piece_action action;
-  SEXP next = PROTECT(Rf_allocVector(REALSXP, 6));
+  SEXP next = PROTECT(Rf_allocVector(REALSXP, 7));
   const int rc = mst_pieces_next(pieces_of(pointer), mst_clock_now(), &action);
   if (rc < 0) Rf_error("no memory for a map");
   UNPROTECT(1);
@@ -70,6 +70,7 @@ SEXP ffi_pieces_next(SEXP pointer) {
   REAL(next)[4] = (double)action.tries;
   REAL(next)
   [5] = action.worker == MST_PIECE_NONE ? NA_REAL : (double)action.worker + 1;
+  REAL(next)[6] = (double)action.alone;
   return next;
 }
 

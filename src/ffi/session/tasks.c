@@ -241,6 +241,7 @@ static struct mst_task_terms terms_of(SEXP limits) {
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
   terms.timeout_ns = ffi_ns(REAL(limits)[1]);
   if (Rf_xlength(limits) > 3) terms.priority = (int32_t)REAL(limits)[3];
+  terms.alone = Rf_xlength(limits) > 4 && REAL(limits)[4] == 1;
   return terms;
 }
 
@@ -317,7 +318,8 @@ static int users_have_task(SEXP fun, SEXP args) {
 // tasks of the same cluster, whose results the worker gets as jobs; their numbers are put into the
 // last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; with a third number, 1, it and its value
-// may have any references; a fourth is its priority. label: its name, or NULL.
+// may have any references; a fourth is its priority; a fifth, 1: no other worker may compute
+// meanwhile. label: its name, or NULL.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;

@@ -13,6 +13,7 @@
 // The standby's descriptor comes through another channel than the order, and before it.
 #define END_MS 5000
 #define SHRINK_BYTES ((uint64_t)64 << 20)
+#define TRIM_BYTES ((uint64_t)32 << 20)
 // A page fault takes no longer, whatever else the system did for this process.
 #define FAULT_NS_MAX 25000
 
@@ -41,16 +42,31 @@ static int take_place(void) {
   return 1;
 }
 
+// has_grown tells whether this process has so many bytes more than after its last collection.
+static int has_grown(uint64_t bytes) {
+  const uint64_t now = mst_proc_resident();
+  if (now < ffi_this.resident) ffi_this.resident = now;
+  return now > ffi_this.resident + bytes;
+}
+
 // shrink frees garbage that a standby would keep forever: a collection costs more than a fork, so
 // it runs only if there may be much.
 static void shrink(void) {
-  const uint64_t now = mst_proc_resident();
-  if (now > ffi_this.resident + SHRINK_BYTES) {
-    R_gc();
+  if (!has_grown(SHRINK_BYTES)) return;
+  R_gc();
+  ffi_this.resident = mst_proc_resident();
+}
+
+// In a forked worker, a full collection copies some 30 MB that it shared until then: one that has
+// computed little would take more memory by it, not less.
+int ffi_this_trim(const struct mst_frame *order) {
+  struct mst_head head = {.kind = MST_KIND_TRIM};
+  mst_chan_take(&ffi_this.chan, order);
+  if (has_grown(TRIM_BYTES)) {
+    (void)ffi_memory_return();
     ffi_this.resident = mst_proc_resident();
-  } else if (now < ffi_this.resident) {
-    ffi_this.resident = now;
   }
+  return mst_chan_send_small(&ffi_this.chan, &head, NULL, 0, 1, NULL) == 0;
 }
 
 // computed_ns gives this thread's processor time: the cost of a checkpoint, even on a machine that

@@ -59,5 +59,7 @@ void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
 // session is gone. Returns in the worker and, when that is lost, in the standby that replaces it.
 // Raises R errors.
 int ffi_this_checkpoint(const struct mst_frame *order);
+// ffi_this_trim gives memory back, if there may be much, and says so. 1; 0: the session is gone.
+int ffi_this_trim(const struct mst_frame *order);
 
 #endif

@@ -379,8 +379,7 @@ SEXP ffi_worker_serve(SEXP enclosure) {
       drop_job(&frame);
       break;
     case MST_KIND_TRIM:
-      mst_chan_take(&ffi_this.chan, &frame);
-      (void)ffi_memory_return();
+      sent = ffi_this_trim(&frame);
       break;
     case MST_KIND_CHECKPOINT:
       sent = ffi_this_checkpoint(&frame);
