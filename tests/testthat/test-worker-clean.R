@@ -262,6 +262,24 @@ test_cluster("workers that hold parts have room before R collects, unless the us
   expect_equal(clusterCall(cl, look)[[1L]][[2L]], 64, tolerance = 0.01)
 })
 
+test_cluster("workers boot with room for muster's cells, unless the user said how much", {
+  ours <- function(cl) {
+    grep("min-nsize", clusterCall(cl, commandArgs)[[1L]], value = TRUE)
+  }
+  room <- paste0("--min-nsize=", worker_cells)
+  for (start in starts()) {
+    cl <- local_cluster(1, start = start)
+    expect_identical(ours(cl), room)
+    cluster_stop(cl)
+  }
+  psock <- makeClusterPSOCK(1, rscript_args = "--min-nsize=400k")
+  defer(function() cluster_stop(psock))
+  expect_identical(ours(psock), c(room, "--min-nsize=400k")) # R heeds the last
+  local_variables(R_NSIZE = "500k")
+  cl <- local_cluster(1, start = "spawn")
+  expect_identical(ours(cl), character())
+})
+
 # ---- what changes in the session between two starts
 
 test_cluster("workers are where the session is, also after setwd() between two starts", {
