@@ -370,10 +370,10 @@ boot_variables <- function(threads, base, packages = NULL) {
   )
 }
 
-# The number of cells up to which R doesn't collect when it boots. R's own is 350,000: less than what
-# muster's boot takes, so R would collect then, and let the heap grow by chance. Of 350, 420, 450 and
-# 480 thousand, many small objects in a forked worker take the least memory with this (66 MB, 105 by
-# R's own) and 29,000 page faults instead of 47,000; other jobs take what they took.
+# The number of cells up to which R doesn't collect when it boots. R's own is 350,000: less than
+# what muster's boot takes, so R would collect then, and let the heap grow by chance. Of 350, 420,
+# 450 and 480 thousand, many small objects in a forked worker take the least memory with this
+# (66 MB, 105 by R's own) and 29,000 page faults instead of 47,000; other jobs take what they took.
 worker_cells <- "450k"
 
 # The bytes of vectors up to which R doesn't collect in a worker that holds parts. A full collection

@@ -63,8 +63,8 @@ void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot);
 void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_go_on: its replay is done; its calls are sent.
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot);
-// mst_slot_run_alone tells whether a slot's oldest call, which isn't sent and must run alone, may be
-// sent; if not, the slot's calls wait until it may.
+// mst_slot_run_alone tells whether a slot's oldest call, which isn't sent and must run alone, may
+// be sent; if not, the slot's calls wait until it may.
 int mst_slot_run_alone(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_look_alone notes if the call that runs alone has ended: then others get tasks again.
 void mst_slot_look_alone(struct mst_calls *calls, struct mst_slot *slot);

@@ -54,8 +54,8 @@ SEXP ffi_pieces_new(SEXP numbers) {
   return pointer;
 }
 
-// ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone), NULL if there is nothing to do
-// now. kind: enum mst_piece_do. worker: the only one allowed, or NA.
+// ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone), NULL if there is nothing
+// to do now. kind: enum mst_piece_do. worker: the only one allowed, or NA. alone: 0 or 1.
 SEXP ffi_pieces_next(SEXP pointer) {
   struct mst_piece_action action;
   SEXP next = PROTECT(Rf_allocVector(REALSXP, 7));
