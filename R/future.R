@@ -272,6 +272,7 @@ result.MusterFuture <- function(future, ...) {
 # The answer, and the future's state with it: a FutureResult, or a FutureError.
 take_result <- function(future) {
   answer <- hear_answer(future[["task"]], Inf, function(said) relay_at_once(future, said))
+  if (is.list(answer)) load_for_value(answer)
   if (is.list(answer) && !isTRUE(answer$error)) {
     # Conditions that the future doesn't capture are none of the user's.
     result <- answer[[1L]]

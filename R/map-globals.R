@@ -6,7 +6,7 @@ make_job <- function(fun, args, x, returns, cl, call) {
   found <- find_needs(list(fun, args, x), cl, call)
   job <- list(
     fun = fun, args = args, globals = found$globals, left = found$left,
-    packages = found$packages, namespaces = namespaces_of(found$classes),
+    packages = found$packages, namespaces = packages_for(found$classes),
     returns = returns, fresh = FALSE
   )
   job$there <- found$there
@@ -19,9 +19,9 @@ make_job <- function(fun, args, x, returns, cl, call) {
 }
 
 # Pieces must not see each other's changes: to environments, and to tables that are changed in
-# place. classes: of all that a job has.
+# place. classes: of all that a job has, see packages_for().
 can_change <- function(job, classes) {
-  "data.table" %in% classes || scan_has(.Call(ffi_scan, job), "environment")
+  "data.table" %in% names(classes) || scan_has(.Call(ffi_scan, job), "environment")
 }
 
 # list(globals, packages, around, classes, left, there): variables of the global environment, and
@@ -95,29 +95,6 @@ name_large <- function(values) {
     )
   }
 }
-
-# Namespaces that have methods for the classes of these objects, other than R's own: with
-# data.table's data `[` means something else in a process that hasn't loaded it.
-namespaces_of <- function(classes) {
-  if (length(classes)) classes <- setdiff(classes, base_classes)
-  if (!length(classes)) {
-    return(character())
-  }
-  others <- setdiff(loadedNamespaces(), c(own_packages, "muster"))
-  Filter(function(name) {
-    methods <- getNamespaceInfo(name, "S3methods")
-    is.matrix(methods) && any(classes %in% methods[, 2L])
-  }, others)
-}
-
-own_packages <- c("base", "datasets", "grDevices", "graphics", "methods", "stats", "utils")
-
-base_classes <- c(
-  "cluster", "SOCKcluster", "SOCKnode", # of which a frame around a call to us has one
-  "data.frame", "factor", "ordered", "Date", "POSIXct", "POSIXlt", "POSIXt", "difftime", "table",
-  "noquote", "numeric_version", "package_version", "formula", "terms", "lm", "glm", "ts",
-  "connection", "function", "list", "character", "numeric", "integer", "logical", "environment"
-)
 
 check_size <- function(globals, call) {
   limit <- getOption("muster.globals_max", 500e6)

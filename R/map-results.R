@@ -35,6 +35,7 @@ take_rest <- function(map) {
     if (piece$taken || .Call(ffi_pieces_over, map$queue, piece$number)) next
     answer <- hear_answer(map$tasks[[i]], 0, function(said) NULL)
     value <- if (is.list(answer) && length(answer) != 2L) answer[[1L]]
+    if (!is.null(value)) load_for_value(answer)
     # Of a piece with an error, the values before it; not those that would become conditions.
     if (is.list(value) && !is.null(value$values) && !length(value$failures)) {
       put_results(map, piece$first, value$values)

@@ -26,9 +26,11 @@
 #' your global environment and of attached data frames that this code may use are sent along. The
 #' worker's global environment has them while a piece is evaluated; afterwards its previous
 #' contents are restored. Attached packages that the code uses are attached in the worker, in the
-#' session's order and in front of the worker's own. Packages with methods for the classes of the
-#' objects that are sent are loaded, and methods that you have defined in the global environment
-#' are sent along.
+#' session's order and in front of the worker's own. The packages of S4 classes of objects that are
+#' sent, and packages with methods for their classes, are loaded; so they are in the session for
+#' what comes back, before `.on_result`, `.reduce` or you see it. Where one isn't installed, a
+#' warning of class `muster_warning_package` says so. Methods that you have defined in the global
+#' environment are sent along.
 #'
 #' Names in strings and in quoted code count as well (`get("k")`, `as.formula("y ~ k")`), but a
 #' variable that only these name stays behind if it is larger than 1 MB or holds a connection.

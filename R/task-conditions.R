@@ -2,10 +2,17 @@
 
 # Handlers of the user's run here, and may jump.
 tell_conditions <- function(task, value) {
-  for (condition in value$conditions) tell_said(condition)
+  load_for_value(value)
+  for (condition in value$conditions) if (!is.character(condition)) tell_said(condition)
   if (!is.null(value$dropped)) {
     tell_dropped(task, value$dropped, value$worker)
   }
+}
+
+# The first of the conditions of an answer may be the names of packages that its value needs.
+load_for_value <- function(answer) {
+  first <- if (length(answer$conditions)) answer$conditions[[1L]]
+  if (is.character(first)) load_packages(first)
 }
 
 # More conditions than a worker keeps for one task, see drop_condition().

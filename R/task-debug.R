@@ -152,7 +152,7 @@ ask_again <- function(question, step, call) {
   attached <- setdiff(job$packages, sub("^package:", "", search()))
   on.exit(for (package in attached) detach_package(package))
   attach_packages(attached)
-  for (name in job$namespaces) requireNamespace(name, quietly = TRUE)
+  load_packages(job$namespaces)
   restore <- lend_globals(job["globals"])
   on.exit(restore(), add = TRUE)
   if (!is.null(question$seed)) {

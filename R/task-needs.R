@@ -77,6 +77,7 @@ with_values <- function(args, needs) {
     }
     value <- hear_answer(task, 0)
     plain <- is.list(value) && (length(value) == 1L || isFALSE(value$error))
+    if (plain) load_for_value(value)
     if (plain) value[[1L]] else task
   })
   with_results(args, needs$at, results)

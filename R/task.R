@@ -37,6 +37,15 @@
 #' Connections among the arguments or in the value are refused, and external pointers are
 #' mentioned if the call fails: see `muster.references` under Globals in [cluster_map()].
 #'
+#' @section What a task leaves:
+#' Workers serve many tasks, of several users and packages. So what a task leaves open in its worker
+#' is closed when it has ended, with a value or an error: sinks, graphics devices, files; time
+#' limits are lifted; and options that it has changed, and the working directory, are put back.
+#' So it is after each piece of a map or a loop, within which elements are evaluated as by
+#' `lapply()`. Options that are new stay, as packages set theirs when they are loaded; so do
+#' variables, packages, environment variables, sockets and pipes. What was opened or set by calls
+#' of package parallel, as `clusterEvalQ(cl, options(digits = 4))`, stays.
+#'
 #' @section Warnings and messages:
 #' Those that no code in the worker handles are signalled in the session, in their order: a task's
 #' by each call of `task_value()`, a map's and a partition's when a piece or a part is done. They
@@ -283,7 +292,7 @@ submit_with_needs <- function(cl, fun, args, found, more, limits, label, needs =
 task_job <- function(fun, found) {
   job <- list(
     fun = fun, globals = found$globals, left = found$left, packages = found$packages,
-    namespaces = namespaces_of(found$classes), fresh = FALSE
+    namespaces = packages_for(found$classes), fresh = FALSE
   )
   job$there <- found$there
   # Tables that are changed in place also look the same before and after.

@@ -82,10 +82,11 @@ put_frame_back <- function(frame) {
   list2env(frame$values[!locked], env)
 }
 
-put_options_back <- function(before) {
+# new: do options stay that weren't there before?
+put_options_back <- function(before, new = FALSE) {
   now <- options()
   then <- before$options
-  gone <- setdiff(names(now), names(then))
+  gone <- if (!new) setdiff(names(now), names(then))
   options(structure(vector("list", length(gone)), names = gone))
   same <- vapply(names(then), function(name) identical(now[[name]], then[[name]]), NA)
   options(then[!same])

@@ -256,7 +256,9 @@ job_get <- function(id) {
 # may change it.
 result_of <- function(id, checks) {
   kept <- job_kept(id)
-  value <- .Call(ffi_job_read, kept$bytes, kept$segment)[1L]
+  answer <- .Call(ffi_job_read, kept$bytes, kept$segment)
+  if (length(answer) > 2L) load_for_value(list(conditions = answer[[3L]]))
+  value <- answer[1L]
   if (checks && scan_has(.Call(ffi_scan, value), c("connection", "s4")) &&
     !is.null(found <- find_reference(value[[1L]], "value"))) {
     abort_muster("input",
@@ -290,7 +292,7 @@ prepare_packages <- function(packages, namespaces) {
   # Packages attached before any job asked for them are the user's.
   the$attached <- setdiff(packages, setdiff(there, the$attached))
   if (!in_front) attach_packages(packages)
-  for (name in namespaces) requireNamespace(name, quietly = TRUE)
+  load_packages(namespaces)
   .Call(ffi_worker_track)
 }
 

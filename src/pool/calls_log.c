@@ -57,6 +57,7 @@ static void note_state(struct mst_calls *calls, struct mst_slot *slot,
       .elapsed_s = answered->elapsed_s,
       .failed = (answered->flags & MST_FLAG_ERROR) != 0,
       .visible = (answered->flags & MST_FLAG_STATE) != 0,
+      .is_task = call->is_task,
       .unseen = call->unseen};
   if (call->cast != NULL) {
     mst_common_answered(&calls->common, call->cast, &entry);

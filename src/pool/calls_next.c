@@ -50,7 +50,7 @@ static int give_entry(const struct mst_calls *calls, struct mst_slot *slot,
   slot->replay = entry->next;
   slot->replay_left++;
   (void)give_payload(action, MST_CALLS_EXEC, slot, entry->payload, entry->call);
-  action->flags = MST_FLAG_REPLAY;
+  action->flags = MST_FLAG_REPLAY | (entry->is_task ? MST_FLAG_TASK : 0);
   return 1;
 }
 

@@ -62,6 +62,7 @@ struct mst_entry {
   double elapsed_s;
   uint8_t failed;  // the call raised an error, after it had changed something
   uint8_t visible; // the worker saw a change
+  uint8_t is_task;
   uint8_t unseen;  // enum mst_unseen, see common.h
   uint8_t covered; // a checkpoint was made after it
   uint8_t stale;   // only a replay needs its bytes

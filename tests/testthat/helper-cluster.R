@@ -438,6 +438,12 @@ marked <- function(bytes, encoding) {
   text
 }
 
+# Without the environment of its file, which a worker has no use for.
+remote <- function(f) {
+  environment(f) <- globalenv()
+  f
+}
+
 skip_without <- function(package) {
   # Not by loading it, which can't be undone.
   skip_if_not(nzchar(system.file(package = package)), paste(package, "isn't installed"))

@@ -164,12 +164,6 @@ test_cluster("what `.progress` and the option may be", {
 
 # ---- conditions that come before the answer
 
-# Without this file's environment, which the worker has no use for.
-remote <- function(f) {
-  environment(f) <- globalenv()
-  f
-}
-
 says_early <- function(gate) {
   # As future looks for the session's node.
   for (frame in sys.frames()) {

@@ -243,7 +243,7 @@ test_cluster("what a worker's state needs is replayed, and costs workers nothing
   for (i in 1:20) {
     source <- task_submit(cl, function(i) numeric(4e4) + i, i)
     changes <- task_submit(cl, function(x, i) {
-      options(task_needs = x[i])
+      assign("task_needs", x[i], globalenv())
       i
     }, source, i)
     task_value(changes)
@@ -251,7 +251,7 @@ test_cluster("what a worker's state needs is replayed, and costs workers nothing
   expect_lte(clusterCall(cl, jobs)[[1L]], 3L)
   expect_lte(clusterCall(cl, descriptors)[[1L]], before + 3L)
   tools::pskill(clusterCall(cl, Sys.getpid)[[1L]], 9L)
-  value <- suppressMessages(clusterCall(cl, function() getOption("task_needs")))
+  value <- suppressMessages(clusterEvalQ(cl, task_needs))
   expect_identical(value, list(20))
 })
 

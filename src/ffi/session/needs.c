@@ -37,7 +37,7 @@ enum {
   BOX_LEFT,     // symbols named only by words whose values are too large
   BOX_AROUND,   // values in frames that code uses, if not plain, by name
   BOX_PACKAGES, // symbols
-  BOX_CLASSES,  // of what travels, strings
+  BOX_CLASSES,  // of what travels, for ffi_class_packages()
   BOX_COPIES,   // of attached frames, by frame
   BOX_NAMES,    // of global variables; a list of one, for globals.h
   BOX_FIELDS
@@ -405,7 +405,7 @@ static void seek_attributes(struct find *find, SEXP x) {
   for (R_xlen_t i = 0; i < Rf_xlength(class); i++) {
     SEXP one = STRING_ELT(class, i);
     if (is_in(find, BOX_CLASSES, one)) continue;
-    put_first(find, BOX_CLASSES, one, NULL);
+    put_first(find, BOX_CLASSES, one, ffi_class_package(class));
     meet_word(find, one);
   }
   SEXP all = PROTECT(ffi_attributes(x));
@@ -549,7 +549,7 @@ static void take_syntax(void *data, SEXP symbol) {
 }
 
 // ffi_needs gives list(globals, packages, around, classes, left) for a list of objects that will
-// travel; NULL if all are empty. Runs R code.
+// travel; NULL if all are empty. classes: see ffi_class_packages(). Runs R code.
 SEXP ffi_needs(SEXP roots) {
   static const char *const fields[] = {"globals", "packages", "around",
                                        "classes", "left"};
@@ -573,7 +573,7 @@ SEXP ffi_needs(SEXP roots) {
   SET_VECTOR_ELT(needs, 0, named_list(VECTOR_ELT(find.box, BOX_GLOBALS)));
   SET_VECTOR_ELT(needs, 1, texts(VECTOR_ELT(find.box, BOX_PACKAGES)));
   SET_VECTOR_ELT(needs, 2, named_list(VECTOR_ELT(find.box, BOX_AROUND)));
-  SET_VECTOR_ELT(needs, 3, texts(VECTOR_ELT(find.box, BOX_CLASSES)));
+  SET_VECTOR_ELT(needs, 3, ffi_class_packages(VECTOR_ELT(find.box, BOX_CLASSES)));
   SET_VECTOR_ELT(needs, 4, texts(PROTECT(only_left(&find))));
   UNPROTECT(3);
   return needs;

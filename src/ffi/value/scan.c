@@ -100,3 +100,26 @@ int ffi_is_refused(SEXP x, int *seen) {
   if (strcmp(policy, "error") == 0) return 1;
   return (found & FFI_SCAN_CONNECTION) != 0;
 }
+
+SEXP ffi_class_package(SEXP class) {
+  static SEXP symbol;
+  SEXP package = Rf_getAttrib(class, ffi_symbol(&symbol, "package"));
+  return TYPEOF(package) == STRSXP && Rf_xlength(package) == 1
+             ? Rf_installTrChar(STRING_ELT(package, 0))
+             : NULL;
+}
+
+SEXP ffi_class_packages(SEXP classes) {
+  const R_xlen_t n = Rf_xlength(classes);
+  SEXP names = PROTECT(Rf_allocVector(STRSXP, n));
+  SEXP packages = PROTECT(Rf_allocVector(STRSXP, n));
+  for (R_xlen_t i = n; i-- > 0; classes = CDR(classes)) {
+    SET_STRING_ELT(names, i, CAR(classes));
+    SET_STRING_ELT(packages, i,
+                   TAG(classes) == R_NilValue ? R_BlankString
+                                              : PRINTNAME(TAG(classes)));
+  }
+  Rf_setAttrib(packages, R_NamesSymbol, names);
+  UNPROTECT(2);
+  return packages;
+}

@@ -131,6 +131,11 @@ int ffi_is_refused(SEXP x, int *seen);
 // ffi_has_frame tells whether x is or contains, in lists, an environment of its own or a function
 // with one.
 int ffi_has_frame(SEXP x);
+// ffi_class_package gives the package of an S4 class, a symbol; NULL if the class isn't S4.
+// ffi_class_packages makes a character vector of a pairlist of classes, newest first and tagged by
+// these: the packages, "" for other classes, named by class. Allocates.
+SEXP ffi_class_package(SEXP class);
+SEXP ffi_class_packages(SEXP classes);
 
 // ---- named.c
 

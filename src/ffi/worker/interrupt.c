@@ -22,7 +22,7 @@ int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed) {
   const int whole = !unknown && Rf_asLogical(undone) == 1;
   *raised = mst_watch_call_end();
   if (whole) {
-    *changed = ffi_track_changed(seed);
+    *changed = ffi_track_changed(seed, 0);
     if ((*changed & MST_FLAG_STATE) == 0) return 1;
   }
   ffi_call_ours("say_torn", NULL);

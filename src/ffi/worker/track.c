@@ -14,7 +14,6 @@
 // Cost: under 1 us with few global variables, 50 ns more for each.
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ffi/worker/worker.h"
 
@@ -23,14 +22,13 @@
 #define ENVS_MAX 200
 // If there are more, every call counts as having changed some.
 #define SEARCH_MAX 1000
-#define OPTIONS_MAX 1000
 // A larger value counts as large; this many elements of a list are checked.
 #define LARGE_BYTES 1000000
 #define LARGE_LOOKED 1000
 #define LARGE_DEPTH 3
 
-// held: list(envs, values, options, search path, seed), preserved as a whole.
-enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
+// held: list(envs, values, search path, seed), preserved as a whole.
+enum { HELD_ENVS, HELD_VALUES, HELD_SEARCH, HELD_SEED, HELD_N };
 
 struct seen {
   SEXP symbol;
@@ -41,39 +39,22 @@ struct seen {
   uint8_t promise; // the address is the promise's
 };
 
-struct option {
-  SEXP name; // symbols live as long as R
-  SEXP value;
-};
-
 static struct {
   int on;
   SEXP held;
   SEXP search[SEARCH_MAX];
   int search_count;
-  struct option options[OPTIONS_MAX];
-  int option_count;
   struct seen *seen; // parallel to HELD_VALUES
   size_t seen_count, seen_cap, large_count;
   int let_go; // large values aren't held now
   int rewrites; // a call has changed a large one
   int lengths[ENVS_MAX];
   int env_count;
-  char directory[4096];
 } track;
 
 static SEXP seed_symbol(void) {
   static SEXP symbol;
   return ffi_symbol(&symbol, ".Random.seed");
-}
-
-static SEXP options_now(void) {
-  static SEXP symbol;
-  return ffi_binding(R_BaseEnv, ffi_symbol(&symbol, ".Options"));
-}
-
-static const char *directory_now(char *bytes, size_t cap) {
-  return getcwd(bytes, cap) == NULL ? "" : bytes;
 }
 
 // ---- comparing
@@ -114,37 +95,6 @@ static int search_changed(void) {
     if (i >= track.search_count || track.search[i] != env) return 1;
   }
   return i != track.search_count;
-}
-
-// An option that was set and set back may have another address.
-static int same_value(SEXP one, SEXP other) {
-  if (one == other) return 1;
-  SEXP quoted_one = PROTECT(Rf_lang2(R_QuoteSymbol, one));
-  SEXP quoted_other = PROTECT(Rf_lang2(R_QuoteSymbol, other));
-  SEXP call =
-      PROTECT(Rf_lang3(Rf_install("identical"), quoted_one, quoted_other));
-  const int same = Rf_asLogical(Rf_eval(call, R_BaseEnv)) == 1;
-  UNPROTECT(3);
-  return same;
-}
-
-// options_changed: 1 if they did; 2 if only addresses differ: then note those, or every later call
-// would compare the values again.
-static int options_changed(void) {
-  int i = 0;
-  int moved = 0;
-  for (SEXP now = options_now(); now != R_NilValue; now = CDR(now), i++) {
-    if (i >= track.option_count || track.options[i].name != TAG(now)) return 1;
-    if (track.options[i].value == CAR(now)) continue;
-    if (!same_value(track.options[i].value, CAR(now))) return 1;
-    moved = 2;
-  }
-  return i != track.option_count ? 1 : moved;
-}
-
-static int directory_changed(void) {
-  char bytes[sizeof track.directory];
-  return strcmp(directory_now(bytes, sizeof bytes), track.directory) != 0;
 }
 
 // ---- noting
@@ -294,17 +244,6 @@ static void note_search(void) {
   }
 }
 
-static void note_options(void) {
-  SET_VECTOR_ELT(track.held, HELD_OPTIONS, R_NilValue);
-  track.option_count = 0;
-  for (SEXP now = options_now();
-       now != R_NilValue && track.option_count < OPTIONS_MAX; now = CDR(now)) {
-    track.options[track.option_count++] =
-        (struct option){.name = TAG(now), .value = CAR(now)};
-    hold(HELD_OPTIONS, CAR(now));
-  }
-}
-
 void ffi_track_begin(void) {
   track.on = 1;
   if (track.held == NULL) {
@@ -313,8 +252,7 @@ void ffi_track_begin(void) {
   }
   note_bindings();
   note_search();
-  note_options();
-  (void)directory_now(track.directory, sizeof track.directory);
+  ffi_settings_note();
   SET_VECTOR_ELT(track.held, HELD_SEED,
                  ffi_binding(R_GlobalEnv, seed_symbol()));
 }
@@ -350,7 +288,9 @@ static uint16_t seed_changed(struct mst_seed *seed) {
   return MST_FLAG_SEED;
 }
 
-uint16_t ffi_track_changed(struct mst_seed *seed) {
+int ffi_track_is_on(void) { return track.on; }
+
+uint16_t ffi_track_changed(struct mst_seed *seed, int same_settings) {
   ffi_own_look();
   if (!track.on) return 0;
   uint16_t flags = seed_changed(seed);
@@ -358,14 +298,11 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
       track.let_go; // values that weren't held may have changed in place
   const int bindings = bindings_changed();
   const int search = search_changed();
-  const int options = options_changed();
-  const int directory = directory_changed();
+  const int settings = !same_settings && ffi_settings_changed();
   if (bindings) note_bindings();
   if (search) note_search();
-  if (options) note_options();
-  if (directory) (void)directory_now(track.directory, sizeof track.directory);
-  if (bindings || search || options == 1 || directory || unknown)
-    flags |= MST_FLAG_STATE;
+  if (settings) ffi_settings_note();
+  if (bindings || search || settings || unknown) flags |= MST_FLAG_STATE;
   return flags;
 }
 
@@ -405,18 +342,6 @@ static SEXP changed_in(uint32_t env) {
   return list;
 }
 
-static SEXP options_seen(void) {
-  SEXP options = PROTECT(Rf_allocVector(VECSXP, track.option_count));
-  SEXP names = PROTECT(Rf_allocVector(STRSXP, track.option_count));
-  for (int i = 0; i < track.option_count; i++) {
-    SET_VECTOR_ELT(options, i, track.options[i].value);
-    SET_STRING_ELT(names, i, PRINTNAME(track.options[i].name));
-  }
-  Rf_setAttrib(options, R_NamesSymbol, names);
-  UNPROTECT(2);
-  return options;
-}
-
 SEXP ffi_worker_frames(void) {
   if (!track.on) return R_NilValue;
   SEXP frames = PROTECT(Rf_allocVector(VECSXP, track.env_count));
@@ -430,12 +355,12 @@ SEXP ffi_worker_before(void) {
   const char *names[] = {"options", "search", "directory", "seed", "frames"};
   if (!track.on) return R_NilValue;
   SEXP list = PROTECT(ffi_list(5, names));
-  SET_VECTOR_ELT(list, 0, options_seen());
+  SET_VECTOR_ELT(list, 0, ffi_settings_options());
   SEXP search =
       SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, track.search_count));
   for (int i = 0; i < track.search_count; i++)
     SET_VECTOR_ELT(search, i, track.search[i]);
-  SET_VECTOR_ELT(list, 2, Rf_mkString(track.directory));
+  SET_VECTOR_ELT(list, 2, ffi_settings_directory());
   SEXP seed = VECTOR_ELT(track.held, HELD_SEED);
   if (seed != R_UnboundValue) SET_VECTOR_ELT(list, 3, seed);
   SET_VECTOR_ELT(list, 4, VECTOR_ELT(track.held, HELD_ENVS));

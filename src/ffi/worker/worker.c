@@ -196,11 +196,11 @@ static void put_bytes(const uint8_t *bytes, size_t n) {
 // put_head writes the part before an answer's R bytes: times, the random number stream's position
 // if the call moved it, the size of the segment if there is one. Returns the flags. Changes are
 // kept until they are sent: if an answer can't be serialized, an error with the changes follows.
-static uint16_t put_head(struct mst_blob *reply) {
+static uint16_t put_head(struct mst_blob *reply, int same_settings) {
   uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES];
   size_t n = MST_VALUE_HEAD_BYTES;
   put_times(bytes);
-  ffi_this.changed |= ffi_track_changed(&ffi_this.seed);
+  ffi_this.changed |= ffi_track_changed(&ffi_this.seed, same_settings);
   if ((ffi_this.changed & MST_FLAG_SEED) != 0) {
     mst_seed_encode(&ffi_this.seed, bytes + n);
     n += MST_SEED_BYTES;
@@ -230,11 +230,12 @@ static int send_reply(struct mst_head *head) {
 // when the session is gone.
 static int answer(SEXP value, uint16_t flags) {
   empty_reply(); // the last answer may have been abandoned halfway
+  const int same_settings = ffi_left_end();
   if (ffi_share_worth(value)) {
     value = ffi_share_out(value, &ffi_this.reply->segment);
   }
   PROTECT(value);
-  flags |= put_head(ffi_this.reply);
+  flags |= put_head(ffi_this.reply, same_settings);
   SEXP content =
       PROTECT(ffi_conditions_add(value, VECTOR_ELT(ffi_this.keep, 0)));
   ffi_serialize_message(content, ffi_this.reply);
@@ -278,6 +279,14 @@ static int end_call(void) {
   return ffi_interrupt_end(&ffi_this.raised, &ffi_this.changed, &ffi_this.seed);
 }
 
+// note_packages: the session loads what a task's value needs before anybody uses it.
+static void note_packages(SEXP value) {
+  SEXP classes = PROTECT(ffi_classes_of(value));
+  if (Rf_xlength(classes) > 0)
+    ffi_conditions_packages(ffi_call_ours("packages_of_value", classes));
+  UNPROTECT(1);
+}
+
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   ffi_this.call = frame->head;
@@ -286,6 +295,7 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   SET_VECTOR_ELT(ffi_this.keep, 0, R_NilValue);
   // A replayed call has an old number, and is never cancelled.
   const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
+  const int is_task = (frame->head.flags & MST_FLAG_TASK) != 0;
   if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
     mst_chan_take(&ffi_this.chan, frame);
     return answer(R_NilValue, MST_FLAG_ERROR);
@@ -301,12 +311,15 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   // A task's changes are judged and undone here. Those of a verb's call are undone by the standby;
   // or by a replay, where calls do change large values, which would be copied if they were held.
   ffi_track_hold((!ffi_this.stands && !ffi_track_rewrites()) ||
-                 (ffi_this.call.flags & MST_FLAG_TASK) != 0);
+                 (is_task && !replay));
   ffi_stream_look();
+  if (is_task) ffi_left_begin();
   begin_times();
   (void)ffi_worker_open();
   SEXP value = PROTECT(Rf_eval(call, frame_env));
-  const int sent = end_call() && answer(value, 0);
+  const int goes_on = end_call();
+  if (goes_on && is_task && !replay) note_packages(value);
+  const int sent = goes_on && answer(value, 0);
   UNPROTECT(4);
   return sent;
 }

@@ -10,8 +10,10 @@
 // ffi_track_begin records this worker's state; calling it again records it anew. Raises R errors.
 void ffi_track_begin(void);
 // ffi_track_changed tells what has changed since the last call: MST_FLAG_STATE, RNG, SEED (then
-// *seed is filled). 0 before ffi_track_begin. Raises R errors.
-uint16_t ffi_track_changed(struct mst_seed *seed);
+// *seed is filled). 0 before ffi_track_begin. same_settings: options and directory haven't, which
+// needn't be looked for again. Raises R errors.
+uint16_t ffi_track_changed(struct mst_seed *seed, int same_settings);
+int ffi_track_is_on(void);
 void ffi_track_set_seed(const struct mst_seed *seed);
 // ffi_track_hold: from now on large values are held (all), so that their changes are seen and can
 // be undone; or not, so that R may change them in place. Between two calls. ffi_track_let_go tells
@@ -24,6 +26,24 @@ int ffi_track_rewrites(void);
 // muster has set it, no call.
 SEXP ffi_track_stream(void);
 void ffi_track_note_stream(void);
+
+// ---- settings.c
+
+// ffi_settings_note notes the options and the working directory. ffi_settings_changed tells whether
+// they have changed since, ffi_settings_options and ffi_settings_directory what they were. All but
+// the second allocate; that may run R code.
+void ffi_settings_note(void);
+int ffi_settings_changed(void);
+SEXP ffi_settings_options(void);
+SEXP ffi_settings_directory(void);
+
+// ---- left.c: what a task leaves open or changed
+
+// ffi_left_begin notes what is open before a task, ffi_left_end closes what was opened since, and
+// puts options and the directory back: 1 if nothing was to be done, 0 also without a ffi_left_begin
+// before. Both may run R code.
+void ffi_left_begin(void);
+int ffi_left_end(void);
 
 // ---- stream.c: the worker's own random number stream
 
@@ -77,9 +97,14 @@ SEXP ffi_worker_holds(SEXP name, SEXP hash);
 // conditions.c. ffi_conditions_forget drops all. ffi_conditions_add makes the content of an answer:
 // list(value, tag), then a list of the call's conditions if it has signalled any, then, if there
 // were too many, the environment that describes the dropped ones. The caller protects both, and the
-// result.
+// result. ffi_conditions_packages: the first in that list is this character vector, of packages
+// that the value needs.
 void ffi_conditions_forget(void);
+void ffi_conditions_packages(SEXP packages);
 SEXP ffi_conditions_add(SEXP value, SEXP tag);
+// classes.c. ffi_classes_of gives the classes in a value other than R's own, as
+// ffi_class_packages() does. Allocates.
+SEXP ffi_classes_of(SEXP value);
 SEXP ffi_worker_condition(SEXP condition, SEXP bytes);
 SEXP ffi_worker_is_task(void);
 SEXP ffi_worker_say(SEXP value);
