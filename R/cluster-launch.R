@@ -207,6 +207,7 @@ spawn_window <- function() max(4L, 2L * as.integer(availableCores()))
 # directory for its temporary directory. env: the variables with which the fork server booted,
 # NULL for a booted worker.
 worker_orders <- function(plan, packages, base, env) {
+  note_variables()
   c(healing_orders(plan), list(
     directory = getwd(),
     umask = Sys.umask(NA),
@@ -256,7 +257,8 @@ chosen_variables <- function(changes, plan) {
   chosen <- !is.na(plan$variables)
   list(
     set = c(changes$set[!names(changes$set) %in% fixed], plan$variables[chosen]),
-    unset = c(setdiff(changes$unset, fixed), names(plan$variables)[!chosen])
+    unset = c(setdiff(changes$unset, fixed), names(plan$variables)[!chosen]),
+    fixed = fixed
   )
 }
 

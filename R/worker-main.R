@@ -6,6 +6,7 @@
 boot_main <- function(role, session) {
   the$worker <- TRUE
   the$boot_libraries <- .libPaths()
+  the$boot_options <- options()
   Sys.unsetenv("MUSTER_BOOT")
   forked <- role == "server"
   # server_main() returns in the server at its end, and in each worker at its start.
@@ -151,6 +152,10 @@ warm_up <- function(setup) {
   ), NULL, xdr = FALSE)))
   map_piece(0, 1:2, NULL, 1)
   job_drop(0)
+  job_keep(list(0.5, serialize(context_now(), NULL, xdr = FALSE)))
+  context_enter(0.5)
+  context_leave()
+  job_drop(0.5)
   renew_files(list())
   renew_port(list2env(list(port = 11000L)))
   clear_globals()

@@ -13,6 +13,7 @@ worker_setup <- function(orders) {
   renew_worker()
   .Call(ffi_share_min, orders$share_min)
   expect_dev(orders$dev)
+  note_own_context(orders)
   attach_packages(orders$packages)
   clear_globals()
   if (!is.null(orders$stream)) .Call(ffi_stream_begin, orders$stream)

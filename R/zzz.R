@@ -27,6 +27,11 @@ the$exports <- list() # what workers were given: by cluster and name, list(conte
 the$exported <- NULL # of the message that gave it last: list(key, content)
 the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
 the$attached <- character() # packages that a job wanted, in a worker
+the$variables <- NULL # the environment when it was last looked at, see note_variables()
+the$variables_changed <- character() # names of variables that have changed since muster was loaded
+the$boot_options <- NULL # of a fork server and its workers: options when R had started
+the$own <- NULL # of a worker: what it started with, see note_own_context()
+the$steps <- list() # of a worker: what to do to enter its last context, and to leave it
 the$search <- NULL # what a worker had attached when it was ready
 the$dev <- list() # of a worker: packages that are under load_all() in the session, by name
 the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent once, by number
@@ -66,6 +71,7 @@ the$unloaded <- FALSE
   the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
   map_around$ffi_map_elements <- ffi_map_elements
   cores_places_set()
+  note_variables()
   the$build <- build_text(file.path(libname, pkgname))
   if (!.Call(ffi_build_set, the$build, topenv())) load_code(topenv())
   list2env(.Call(ffi_enums), topenv())
@@ -118,9 +124,10 @@ enum_name <- function(enum, number) names(enum)[match(number, enum)]
 
 end_session <- function() {
   if (!the$worker) {
-    if (the$pid == Sys.getpid()) signals_close()
-    .Call(ffi_session_end, 2)
-    if (the$pid == Sys.getpid()) {
+    own <- the$pid == Sys.getpid()
+    if (own) signals_close()
+    .Call(ffi_session_end, 2, if (own) 1 else 0)
+    if (own) {
       drop_shuffles()
       unlink(temp_root(), recursive = TRUE)
     }

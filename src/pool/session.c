@@ -552,6 +552,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   for (uint32_t g = 0; g < cluster->group_count; g++)
     mst_blob_release(cluster->groups[g].setup);
   free_peers(cluster, 0, cluster->calls.pool.count);
+  mst_job_release(cluster->context);
   mst_calls_free(&cluster->calls);
   mst_log_free(&cluster->log);
   free(cluster->peers);

@@ -127,6 +127,8 @@ struct mst_cluster {
   struct mst_group *groups;
   uint32_t group_count;
   struct mst_log log; // its workers' output
+  struct mst_job *context;  // under which tasks are submitted, or NULL; a reference
+  uint64_t context_version; // the caller's
   // Number of output lines that the user has seen; set by callers.
   uint64_t shown;
   uint8_t started, start_failed, stop_begun, stopped;

@@ -286,7 +286,7 @@ test_cluster("A forked child's clusters begin without the stages of its parent's
     q <- partition_scatter(own, data.frame(x = 1:3))
     got <- list(length(stages), q$stage, partition_collect(q)$x)
     cluster_stop(own)
-    .Call(ffi_session_end, 2)
+    .Call(ffi_session_end, 2, 0)
     got
   }))[[1L]]
   expect_identical(child, list(0L, 1L, 1:3))

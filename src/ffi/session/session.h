@@ -71,6 +71,13 @@ int ffi_show_progress(void);
 
 // ---- payload.c
 
+// ---- context.c
+
+// ffi_context_look finds out what tasks see of the session now. Runs R code. ffi_context_hold gives
+// that as a job of the cluster, which keeps it until the next call; NULL if memory is short.
+void ffi_context_look(void);
+struct mst_job *ffi_context_hold(struct mst_cluster *cluster);
+
 // ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is held
 // until the entry point ends: take a reference to keep it. may_share: 0 if ffi_is_refused has seen
 // nothing that can be shared. Raises R errors; runs R code.
@@ -160,7 +167,7 @@ SEXP ffi_remote_leaves(SEXP pointer);
 SEXP ffi_remote_owner(SEXP remote, SEXP id);
 SEXP ffi_remotes_look(SEXP after_s);
 SEXP ffi_remote_end(SEXP remote);
-SEXP ffi_session_end(SEXP timeout_s);
+SEXP ffi_session_end(SEXP timeout_s, SEXP leave_s);
 SEXP ffi_session_failure(void);
 SEXP ffi_session_assert(void);
 SEXP ffi_session_tempdirs(void);

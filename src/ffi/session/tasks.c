@@ -281,7 +281,8 @@ static int hold_results(SEXP needs, SEXP args, const struct nodes *nodes,
   return 0;
 }
 
-// need gives a job for all of a task's needs, with a reference. Returns 0, or an outcome.
+// need gives a job for all of a task's needs, with a reference; of those after them jobs has the
+// last, its context. Returns 0, or an outcome.
 static int need(SEXP needs, struct mst_job **jobs,
                 const struct mst_cluster *cluster, struct mst_job **out) {
   for (R_xlen_t i = 0; i < Rf_xlength(needs); i++) {
@@ -291,7 +292,18 @@ static int need(SEXP needs, struct mst_job **jobs,
     if (jobs[i] == NULL) return FFI_TYPE;
   }
   const uint32_t n = (uint32_t)Rf_xlength(needs);
-  return mst_job_group(jobs, n, out) == 0 ? 0 : FFI_MEMORY;
+  return mst_job_group(jobs, n + 1, out) == 0 ? 0 : FFI_MEMORY;
+}
+
+// hold_context holds the context of a task until the entry ends. Returns 0, or an outcome.
+static int hold_context(const struct nodes *nodes, struct mst_job **out) {
+  enum ffi_outcome outcome;
+  if (ffi_cluster_of(nodes->pointer, &outcome) == NULL) return (int)outcome;
+  *out = ffi_context_hold(nodes->cluster);
+  if (*out == NULL) return FFI_MEMORY;
+  mst_job_keep(*out);
+  (void)ffi_hold(*out, release_job);
+  return 0;
 }
 
 // is_own: it is a call of muster's own function of this name, or of any if that is NULL.
@@ -319,7 +331,7 @@ static int users_have_task(SEXP fun, SEXP args) {
 // last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; with a third number, 1, it and its value
 // may have any references; a fourth is its priority; a fifth, 1: no other worker may compute
-// meanwhile. label: its name, or NULL.
+// meanwhile. label: its name, or NULL. The task's tag is the number of its context.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;
@@ -335,16 +347,19 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
   }
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
+  ffi_context_look();
   wait_for_room(nodes.cluster);
   struct mst_job **jobs = (struct mst_job **)(void *)R_alloc(
-      (size_t)Rf_xlength(needs), sizeof *jobs);
+      (size_t)Rf_xlength(needs) + 1, sizeof *jobs);
   outcome = hold_results(needs, args, &nodes, jobs);
+  if (outcome == 0) outcome = hold_context(&nodes, &jobs[Rf_xlength(needs)]);
   if (outcome != 0) {
     UNPROTECT(1);
     return Rf_ScalarInteger(outcome);
   }
+  SEXP tag = PROTECT(Rf_ScalarReal((double)jobs[Rf_xlength(needs)]->id));
   struct mst_blob *payload =
-      ffi_payload(fun, args, R_NilValue, (seen & FFI_SCAN_LARGE) != 0);
+      ffi_payload(fun, args, tag, (seen & FFI_SCAN_LARGE) != 0);
   uint32_t few[sizeof nodes.few];
   const uint32_t *workers = list_workers(&nodes, few);
   // Last: nothing else protects it, or keeps its room.
@@ -376,7 +391,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
     put_in(bundle, task);
     serve_in_passing(nodes.cluster);
   }
-  UNPROTECT(1);
+  UNPROTECT(2);
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
 }
 

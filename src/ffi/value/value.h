@@ -35,6 +35,42 @@ SEXP ffi_text(const char *bytes, size_t n);
 SEXP ffi_hide(SEXP key, SEXP value);
 SEXP ffi_hidden(SEXP pointer);
 
+// ---- settings.c
+
+struct ffi_option {
+  SEXP name; // symbols live as long as R
+  SEXP value;
+};
+// If there are more, they always count as changed.
+#define FFI_OPTIONS_MAX 1000
+struct ffi_settings {
+  SEXP held; // a list of one, preserved: a pairlist of the options' values
+  struct ffi_option options[FFI_OPTIONS_MAX];
+  int count;
+  char directory[4096];
+};
+// ffi_settings_note notes the options and the working directory. ffi_settings_changed tells whether
+// they have changed since, ffi_settings_options and ffi_settings_directory what they were. All but
+// the second allocate; that may run R code.
+void ffi_settings_note(struct ffi_settings *settings);
+int ffi_settings_changed(struct ffi_settings *settings);
+SEXP ffi_settings_options(const struct ffi_settings *settings);
+SEXP ffi_settings_directory(const struct ffi_settings *settings);
+
+// ---- surroundings.c
+
+#define FFI_LOCALES 4
+struct ffi_surroundings {
+  struct ffi_settings settings;
+  char **variables;
+  size_t variable_count;
+  char locales[FFI_LOCALES][128];
+};
+// ffi_surroundings_note and ffi_surroundings_changed do the same for these, environment variables
+// and the locale.
+void ffi_surroundings_note(struct ffi_surroundings *around);
+int ffi_surroundings_changed(struct ffi_surroundings *around);
+
 // ---- serialize.c: as R writes and reads objects
 
 #define FFI_SERIALIZE_VERSION 3

@@ -89,7 +89,7 @@ void ffi_left_begin(void) {
   }
   left.open = open_now();
   SET_VECTOR_ELT(left.held, 0, connections_now());
-  if (!ffi_track_is_on() && ffi_settings_changed()) ffi_settings_note();
+  if (!ffi_track_is_on() && ffi_settings_changed(&ffi_this_settings)) ffi_settings_note(&ffi_this_settings);
   left.begun = 1;
 }
 
@@ -112,8 +112,8 @@ static SEXP before(void) {
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(left.open.messages));
   SET_VECTOR_ELT(list, 2, VECTOR_ELT(left.held, 0));
   SET_VECTOR_ELT(list, 3, device_numbers());
-  SET_VECTOR_ELT(list, 4, ffi_settings_options());
-  SET_VECTOR_ELT(list, 5, ffi_settings_directory());
+  SET_VECTOR_ELT(list, 4, ffi_settings_options(&ffi_this_settings));
+  SET_VECTOR_ELT(list, 5, ffi_settings_directory(&ffi_this_settings));
   UNPROTECT(1);
   return list;
 }
@@ -127,7 +127,7 @@ int ffi_left_end(void) {
                    now.messages == left.open.messages &&
                    now.devices == left.open.devices &&
                    same_numbers(connections_now(), VECTOR_ELT(left.held, 0)) &&
-                   !ffi_settings_changed();
+                   !ffi_settings_changed(&ffi_this_settings);
   if (same) return 1;
   SEXP list = PROTECT(before());
   (void)ffi_call_ours("put_away", list);

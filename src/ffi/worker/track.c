@@ -52,6 +52,8 @@ static struct {
   int env_count;
 } track;
 
+struct ffi_settings ffi_this_settings;
+
 static SEXP seed_symbol(void) {
   static SEXP symbol;
   return ffi_symbol(&symbol, ".Random.seed");
@@ -252,7 +254,7 @@ void ffi_track_begin(void) {
   }
   note_bindings();
   note_search();
-  ffi_settings_note();
+  ffi_settings_note(&ffi_this_settings);
   SET_VECTOR_ELT(track.held, HELD_SEED,
                  ffi_binding(R_GlobalEnv, seed_symbol()));
 }
@@ -298,10 +300,10 @@ uint16_t ffi_track_changed(struct mst_seed *seed, int same_settings) {
       track.let_go; // values that weren't held may have changed in place
   const int bindings = bindings_changed();
   const int search = search_changed();
-  const int settings = !same_settings && ffi_settings_changed();
+  const int settings = !same_settings && ffi_settings_changed(&ffi_this_settings);
   if (bindings) note_bindings();
   if (search) note_search();
-  if (settings) ffi_settings_note();
+  if (settings) ffi_settings_note(&ffi_this_settings);
   if (bindings || search || settings || unknown) flags |= MST_FLAG_STATE;
   return flags;
 }
@@ -355,12 +357,12 @@ SEXP ffi_worker_before(void) {
   const char *names[] = {"options", "search", "directory", "seed", "frames"};
   if (!track.on) return R_NilValue;
   SEXP list = PROTECT(ffi_list(5, names));
-  SET_VECTOR_ELT(list, 0, ffi_settings_options());
+  SET_VECTOR_ELT(list, 0, ffi_settings_options(&ffi_this_settings));
   SEXP search =
       SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, track.search_count));
   for (int i = 0; i < track.search_count; i++)
     SET_VECTOR_ELT(search, i, track.search[i]);
-  SET_VECTOR_ELT(list, 2, ffi_settings_directory());
+  SET_VECTOR_ELT(list, 2, ffi_settings_directory(&ffi_this_settings));
   SEXP seed = VECTOR_ELT(track.held, HELD_SEED);
   if (seed != R_UnboundValue) SET_VECTOR_ELT(list, 3, seed);
   SET_VECTOR_ELT(list, 4, VECTOR_ELT(track.held, HELD_ENVS));

@@ -304,7 +304,9 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {
     Rf_error("the session sent a call that can't be read");
   }
-  SET_VECTOR_ELT(ffi_this.keep, 0, VECTOR_ELT(message, 2));
+  SEXP tag = VECTOR_ELT(message, 2);
+  ffi_context_enter(is_task && TYPEOF(tag) == REALSXP ? Rf_asReal(tag) : 0);
+  if (!is_task) SET_VECTOR_ELT(ffi_this.keep, 0, tag);
   SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
   // Each call has its own frame, as with do.call() in a function.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));

@@ -27,15 +27,14 @@ int ffi_track_rewrites(void);
 SEXP ffi_track_stream(void);
 void ffi_track_note_stream(void);
 
-// ---- settings.c
+// What this worker's options and working directory were when that was last noted; track.c.
+extern struct ffi_settings ffi_this_settings;
 
-// ffi_settings_note notes the options and the working directory. ffi_settings_changed tells whether
-// they have changed since, ffi_settings_options and ffi_settings_directory what they were. All but
-// the second allocate; that may run R code.
-void ffi_settings_note(void);
-int ffi_settings_changed(void);
-SEXP ffi_settings_options(void);
-SEXP ffi_settings_directory(void);
+// ---- context.c
+
+// ffi_context_enter lets the call that follows see the context with this number, or the worker's
+// own (0). Runs R code, and may raise errors.
+void ffi_context_enter(double number);
 
 // ---- left.c: what a task leaves open or changed
 

@@ -1,0 +1,68 @@
+# The context of tasks: what code in a worker sees of the session without naming it. See
+# src/ffi/session/context.c, and "Options, directory, variables" in ?cluster_map.
+
+# Called from C code when something of it may have changed.
+context_now <- function() {
+  kinds <- c("LC_COLLATE", "LC_CTYPE", "LC_MONETARY", "LC_TIME")
+  list(
+    options = context_options(options()),
+    directory = tryCatch(getwd(), error = function(e) NULL),
+    locales = vapply(stats::setNames(nm = kinds), Sys.getlocale, ""),
+    variables = context_variables(),
+    fresh = FALSE # of a job: it can be kept
+  )
+}
+
+# Those that belong to the session itself: how it shows things and talks to its user, and packages
+# that have workers.
+session_options <- c(
+  "askYesNo", "browser", "browserNLdisabled", "catch.script.errors", "continue", "defaultPackages",
+  "demo.ask", "device", "device.ask.default", "echo", "editor", "error", "example.ask",
+  "help.ports", "keep.source", "keep.source.pkgs", "locatorBell", "mc.cores", "menu.graphics",
+  "pager", "papersize", "pdfviewer", "printcmd", "prompt", "show.error.messages",
+  "showErrorCalls", "showNCalls", "showWarnCalls", "topLevelEnvironment", "verbose", "viewer",
+  "warning.expression"
+)
+session_option_prefixes <- "^(muster|future|parallelly|progressr|doFuture|rstudio|shiny)[.]"
+
+# warn: a warning that isn't handled in the worker is signalled in the session, where its option
+# counts. From 2 it is an error, which code in the worker may handle.
+context_options <- function(all) {
+  names <- names(all)
+  keep <- !names %in% session_options & !grepl(session_option_prefixes, names)
+  if (!isTRUE(all[["warn"]] >= 2)) keep <- keep & names != "warn"
+  all <- all[keep]
+  all <- all[vapply(all, is_plain_option, NA, 2L) | names(all) %in% c("contrasts", "na.action")]
+  absent <- setdiff(c("contrasts", "na.action", "ts.eps"), names(all))
+  c(all, structure(vector("list", length(absent)), names = absent))
+}
+
+# Vectors, and lists of them: what a worker's R takes as it is.
+is_plain_option <- function(x, depth) {
+  if (is.list(x)) {
+    return(depth > 0L && length(x) <= 100L && all(vapply(x, is_plain_option, NA, depth - 1L)))
+  }
+  is.atomic(x) && length(x) <= 1000L
+}
+
+# Variables that have changed since a worker may have started: NA for those that are gone.
+context_variables <- function() {
+  note_variables()
+  now <- session_variables()
+  structure(now[the$variables_changed], names = the$variables_changed)
+}
+
+# Called before anything starts with the environment as it is, too: a worker has what was set then,
+# even if it is set back before a task is submitted.
+note_variables <- function() {
+  now <- session_variables()
+  before <- the$variables
+  the$variables <- now
+  if (is.null(before)) {
+    return()
+  }
+  names <- union(names(before), names(now))
+  same <- now[names] == before[names]
+  changed <- names[!(same %in% TRUE)]
+  the$variables_changed <- union(the$variables_changed, changed)
+}
