@@ -152,6 +152,9 @@ piece_by_parallel <- function(piece, job) {
   ready <- function(package) library(package, character.only = TRUE) # tidy: there, as here
   for (package in rev(job$packages)) ready(package)
   for (name in job$namespaces) requireNamespace(name, quietly = TRUE)
+  for (one in Filter(function(one) !is.null(one$space), job$methods)) { # see register_own_methods()
+    assign(one$name, one$fun, envir = asNamespace(one$space)[[".__S3MethodsTable__."]])
+  }
   lent <- c(names(job$globals), if (!is.null(piece$stream)) ".Random.seed")
   there <- vapply(lent, exists, NA, envir = global, inherits = FALSE)
   before <- mget(as.character(lent[there]), global)

@@ -10,6 +10,7 @@ make_job <- function(fun, args, x, returns, cl, call) {
     returns = returns, fresh = FALSE
   )
   job$there <- found$there
+  job$methods <- found$methods
   if (reference_policy() != "ignore") {
     check_arguments(args, call)
     check_references(fun, ".fun", call)
@@ -24,13 +25,23 @@ can_change <- function(job, classes) {
   "data.table" %in% names(classes) || scan_has(.Call(ffi_scan, job), "environment")
 }
 
-# list(globals, packages, around, classes, left, there): variables of the global environment, and
+# list(globals, packages, around, classes, left, there, methods): variables of the global environment, and
 # packages that are attached here, which whatever travels uses; what it uses of the frames around
 # functions; the classes of all that; the names of variables that only a string names and that are
 # too large to go along for that; and what these workers have already, see map-exports.R.
 find_needs <- function(travels, cl, call) {
-  found <- .Call(ffi_needs, travels)
+  found <- with_methods(.Call(ffi_needs, travels), travels)
   if (is.null(found)) list() else checked_needs(found, cl, call)
+}
+
+# Methods that were registered here travel with what has a class, and with what they use.
+with_methods <- function(found, travels) {
+  methods <- if (length(found$classes)) own_methods()
+  if (length(methods)) {
+    found <- .Call(ffi_needs, c(travels, lapply(methods, `[[`, "fun")))
+    found$methods <- methods
+  }
+  found
 }
 
 checked_needs <- function(found, cl, call) {

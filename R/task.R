@@ -191,7 +191,9 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   task <- if (is.null(found) && !length(more)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, limits, .label)
   } else {
-    if (!is.null(found)) found <- checked_needs(found, .cl, sys.call())
+    if (!is.null(found)) {
+      found <- checked_needs(with_methods(found, list(.fun, args)), .cl, sys.call())
+    }
     submit_with_needs(.cl, .fun, args, found, more, limits, .label)
   }
   if (is.integer(task)) {
@@ -295,13 +297,14 @@ task_job <- function(fun, found) {
     namespaces = packages_for(found$classes), fresh = FALSE
   )
   job$there <- found$there
+  job$methods <- found$methods
   # Tables that are changed in place also look the same before and after.
   job$fresh <- can_change(job, found$classes)
   job
 }
 
 # What a worker prepares for a job.
-lent_parts <- c("globals", "there", "left", "packages", "namespaces")
+lent_parts <- c("globals", "there", "left", "packages", "namespaces", "methods")
 
 # The job that the last tasks shared is useless without their cluster; another cluster gets its own.
 drop_task_job <- function() {

@@ -11,7 +11,7 @@ map_piece <- function(id, x, seed, first) {
   the$say <- element_speaker(function() if (max(0, piece$at) > 0) first + piece$at - 1 else 0)
   on.exit(the$label <- the$say <- NULL)
   job <- job_get(id)
-  prepare_packages(job$packages, job$namespaces)
+  prepare_packages(job$packages, job$namespaces, job$methods)
   restore <- lend_globals(job)
   on.exit(restore(), add = TRUE)
   fun <- piece_function(job)
@@ -69,7 +69,7 @@ task_run <- function(job, args, seed = NULL, again = 0L, at = NULL, checks = TRU
     args <- with_results(args, at, results)
   }
   if (!is.list(job)) job <- job_get(job)
-  prepare_packages(job$packages, job$namespaces)
+  prepare_packages(job$packages, job$namespaces, job$methods)
   restore <- lend_globals(job)
   on.exit(restore())
   if (!is.null(seed)) {
@@ -219,6 +219,7 @@ job_key <- function(number) .Call(ffi_job_key, number)
 job_keep <- function(job) {
   names(job) <- c("number", "bytes", "segment")[seq_along(job)]
   the$jobs[[job_key(job$number)]] <- job
+  look_for_dev(job)
 }
 job_drop <- function(id) drop_job(job_key(id))
 
@@ -276,7 +277,8 @@ result_of <- function(id, checks) {
 # those of another job are detached, since the session may have detached them. What the user has
 # attached here stays. This isn't recorded as a change of the worker: a replacement worker does it
 # for its first piece.
-prepare_packages <- function(packages, namespaces) {
+prepare_packages <- function(packages, namespaces, methods = NULL) {
+  if (length(methods)) on.exit(register_own_methods(methods))
   if (!length(packages) && !length(namespaces) && !length(the$attached)) {
     return(invisible())
   }

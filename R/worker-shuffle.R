@@ -176,7 +176,7 @@ set_locale <- function(kind, locale) {
 # runs: see part_gather().
 part_call <- function(step, data, runs = NULL) {
   job <- job_get(step$job)
-  prepare_packages(job$packages, job$namespaces)
+  prepare_packages(job$packages, job$namespaces, job$methods)
   data <- lend_frame(data)
   whole <- FALSE
   on.exit(if (!whole) put_frames_back())

@@ -32,7 +32,9 @@ the$variables_changed <- character() # names of variables that have changed sinc
 the$boot_options <- NULL # of a fork server and its workers: options when R had started
 the$own <- NULL # of a worker: what it started with, see note_own_context()
 the$steps <- list() # of a worker: what to do to enter its last context, and to leave it
+the$methods <- NULL # that the user has registered: list(counts, s3), see own_methods()
 the$search <- NULL # what a worker had attached when it was ready
+the$dev_loads <- list() # packages that are under load_all() here: list(ns, load, code) by name
 the$dev <- list() # of a worker: packages that are under load_all() in the session, by name
 the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent once, by number
 the$failing <- NULL # of a worker: the group whose function failed: list(text, key)

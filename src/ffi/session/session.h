@@ -228,6 +228,7 @@ SEXP ffi_task_look(SEXP tasks, SEXP said);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);
+SEXP ffi_methods_own(SEXP table);
 SEXP ffi_is_unknown(SEXP env, SEXP names);
 SEXP ffi_task_cause(SEXP task);
 SEXP ffi_tasks_open(SEXP nodes);
