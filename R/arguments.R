@@ -70,3 +70,28 @@ function_of <- function(fun, call, name = ".fun") {
   environment(made) <- environment(fun)
   made
 }
+
+# The arguments in `...`, evaluated. Those that the caller passes on without having them are
+# `not_given`, see pass_given().
+dots_given <- function(...) {
+  absent <- logical(...length())
+  for (k in seq_along(absent)) absent[k] <- eval(call("missing", as.name(paste0("..", k))))
+  if (!any(absent)) {
+    return(list(...))
+  }
+  dots <- lapply(seq_along(absent), function(k) if (absent[k]) not_given else ...elt(k))
+  structure(dots, names = names(substitute(list(...)))[-1L])
+}
+
+not_given <- structure(list(), class = "muster_not_given")
+is_not_given <- function(x) inherits(x, "muster_not_given")
+
+# A function of the rest of these arguments that passes on what isn't given, as missing.
+pass_given <- function(fun, args) {
+  absent <- vapply(args, is_not_given, NA)
+  passed <- rep(alist(x = ), length(args))
+  passed[!absent] <- lapply(paste0("..", seq_len(sum(!absent))), as.name)
+  names(passed) <- names(args)
+  code <- as.call(c(list(if (is.function(fun)) quote(fun) else as.name(fun), quote(x)), passed))
+  as.function(c(alist(x = , ... = ), code), list2env(list(fun = fun), parent = globalenv()))
+}

@@ -22,9 +22,10 @@ local_places <- function(env) {
 
 # code: a list. names: all that it names, and functions and formulas that it names so, in turn.
 # functions: those of the first place, by name; in_functions: what these name. failed: conditions
-# of arguments that have no value, by place and name.
+# of arguments whose evaluation fails, by place and name. missing: places and names of arguments that
+# were not given, which code may pass on.
 code_uses <- function(code, places) {
-  names <- in_functions <- character()
+  names <- in_functions <- missing <- character()
   functions <- failed <- list()
   todo <- unique(unlist(lapply(code, names_in)))
   while (length(todo)) {
@@ -35,6 +36,10 @@ code_uses <- function(code, places) {
         if (!exists(name, envir = places[[k]], inherits = FALSE)) next
         # Arguments that are named are evaluated here, as those of other functions that are sent.
         value <- tryCatch(get(name, places[[k]], inherits = FALSE), error = function(e) {
+          if (is_missing_in(name, places[[k]])) {
+            missing <<- c(missing, paste(k, name))
+            return(NULL)
+          }
           if (is.list(e) && identical(e$call[[1L]], quote(get))) e["call"] <- list(NULL) # ours
           failed[[paste(k, name)]] <<- e
           NULL
@@ -49,7 +54,34 @@ code_uses <- function(code, places) {
     }
     todo <- setdiff(more, names)
   }
-  list(names = names, functions = functions, in_functions = in_functions, failed = failed)
+  list(
+    names = names, functions = functions, in_functions = in_functions, failed = failed,
+    missing = missing
+  )
+}
+
+# An argument that was not given, nor has a default that failed: it is nothing, or a name.
+is_missing_in <- function(name, place) {
+  is.symbol(do.call(substitute, list(as.name(name), place))) &&
+    isTRUE(tryCatch(eval(call("missing", as.name(name)), place), error = function(e) FALSE))
+}
+
+# Names of arguments of the function around code that the code itself must have as arguments: those
+# that were not given, and those that it asks about by missing().
+arguments_around <- function(code, places, uses) {
+  given <- intersect(as.character(asked_in(code)), ls(places[[1L]], all.names = TRUE))
+  missing <- sub("^1 ", "", grep("^1 ", uses$missing, value = TRUE))
+  list(given = setdiff(given, missing), missing = missing)
+}
+
+# x in missing(x).
+asked_in <- function(code) {
+  if (!is.call(code)) {
+    return(NULL)
+  }
+  parts <- as.list(unclass(code))
+  asks <- identical(parts[[1L]], quote(missing)) && length(parts) == 2L && is.symbol(parts[[2L]])
+  c(if (asks) as.character(parts[[2L]]), unlist(lapply(parts, asked_in)))
 }
 
 names_in_value <- function(value, places) {
@@ -116,6 +148,10 @@ copy_frames <- function(places, uses, noexport) {
     unknown <- .Call(ffi_is_unknown, places[[k]], names)
     for (i in seq_along(names)) {
       name <- names[i]
+      if (paste(k, name) %in% uses$missing) {
+        assign(name, quote(expr = ), copies[[k]])
+        next
+      }
       failed <- uses$failed[[paste(k, name)]]
       if (!is.null(failed)) {
         makeActiveBinding(name, fails_with(failed), copies[[k]])

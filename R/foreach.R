@@ -264,9 +264,21 @@ loop_job <- function(obj, expr, envir, tasks, returns, cl, call) {
     code = compiled(body(fun), frame),
     functions = if (local) lapply(functions, function_maker, frame),
     brings_streams = brings_streams(obj),
-    seeds_itself = any(c("set.seed", ".Random.seed") %in% uses$names)
+    seeds_itself = any(c("set.seed", ".Random.seed") %in% uses$names),
+    arguments = if (length(places)) loop_arguments(expr, places, uses, obj$argnames)
   )
   job
+}
+
+# Arguments of the function around the loop, as an iteration's own variables: an empty name for each
+# that was not given.
+loop_arguments <- function(expr, places, uses, argnames) {
+  around <- arguments_around(expr, places, uses)
+  missing <- setdiff(around$missing, argnames)
+  c(
+    mget(setdiff(around$given, argnames), places[[1L]]),
+    structure(rep(alist(x = ), length(missing)), names = missing)
+  )
 }
 
 # As foreach's %do% does it: loops inside are only quick if they are compiled.

@@ -46,7 +46,7 @@ cluster_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retri
   check_given(.l, ".l", call)
   check_given(.fun, ".fun", call)
   options <- map_options(environment())
-  map_now(.cl, columns_of, .l, .fun, list(...), .args, options, parent.frame(), call)
+  map_now(.cl, columns_of, .l, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
 #' @rdname cluster_pmap
@@ -59,7 +59,7 @@ task_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retries 
   check_given(.l, ".l", call)
   check_given(.fun, ".fun", call)
   options <- map_options(environment())
-  map_ahead(.cl, columns_of, .l, .fun, list(...), .args, options, parent.frame(), call)
+  map_ahead(.cl, columns_of, .l, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
 # As elements_of().

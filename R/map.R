@@ -184,7 +184,7 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
   options <- map_options(environment())
-  map_now(.cl, elements_of, .x, .fun, list(...), .args, options, parent.frame(), call)
+  map_now(.cl, elements_of, .x, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
 # The arguments of a map's verb that say how, by their names without the dot. verb: its frame.
@@ -196,6 +196,10 @@ map_options <- function(verb) {
 
 # elements: elements_of() or columns_of(), which tells what x has. frame: where the call was made.
 map_now <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  if (any(vapply(args, is_not_given, NA))) {
+    fun <- pass_given(find_function(fun, frame, call), args)
+    args <- unname(Filter(Negate(is_not_given), args))
+  }
   if (is_here(cl)) cl <- NULL
   if (is_elsewhere(cl)) {
     return(map_elsewhere(cl, elements, x, fun, args, more, options, frame, call))

@@ -91,7 +91,11 @@ code_task <- function(code, envir) {
   names(tasks) <- names
   places <- local_places(envir)
   if (length(places)) {
-    envir <- copy_frames(places, code_uses(list(code), places), names)
+    uses <- code_uses(list(code), places)
+    around <- arguments_around(code, places, uses)
+    tasks <- c(tasks, mget(setdiff(around$given, names), places[[1L]]))
+    names <- c(names(tasks), around$missing)
+    envir <- copy_frames(places, uses, names(tasks))
   }
   list(fun = utils::removeSource(code_function(names, code, envir)), tasks = tasks)
 }

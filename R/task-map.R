@@ -54,11 +54,15 @@ task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries =
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
   options <- map_options(environment())
-  map_ahead(.cl, elements_of, .x, .fun, list(...), .args, options, parent.frame(), call)
+  map_ahead(.cl, elements_of, .x, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
 # The arguments are those of map_now().
 map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  if (any(vapply(args, is_not_given, NA))) {
+    fun <- pass_given(find_function(fun, frame, call), args)
+    args <- unname(Filter(Negate(is_not_given), args))
+  }
   if (is_here(cl)) {
     return(task_here(function() {
       map_elsewhere(NULL, elements, x, fun, args, more, options, frame, call)

@@ -6,8 +6,9 @@ loop_step <- function(job) {
   frame <- environment(job$fun)
   iteration_code <- job$loop$code
   functions <- job$loop$functions
+  arguments <- job$loop$arguments
   function(values) {
-    iteration_frame <- list2env(values, new.env(parent = frame))
+    iteration_frame <- list2env(c(values, arguments), new.env(parent = frame))
     for (name in names(functions)) {
       fun <- eval(functions[[name]]$code, iteration_frame)
       attributes(fun) <- functions[[name]]$attributes
