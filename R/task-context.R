@@ -1,14 +1,19 @@
 # The context of tasks: what code in a worker sees of the session without naming it. See
 # src/ffi/session/context.c, and "Options, directory, variables" in ?cluster_map.
 
+# By which a worker knows it before it is needed.
+context_mark <- "muster: the context of tasks"
+
 # Called from C code when something of it may have changed.
 context_now <- function() {
   kinds <- c("LC_COLLATE", "LC_CTYPE", "LC_MONETARY", "LC_TIME")
   list(
+    what = context_mark,
     options = context_options(options()),
     directory = tryCatch(getwd(), error = function(e) NULL),
     locales = vapply(stats::setNames(nm = kinds), Sys.getlocale, ""),
     variables = context_variables(),
+    dev = dev_packages(),
     fresh = FALSE # of a job: it can be kept
   )
 }

@@ -13,9 +13,59 @@ static struct {
   int known;              // they belong to what was noted
 } context;
 
+// ---- packages under pkgload::load_all()
+
+// list of one: their namespaces, preserved. An address that is held isn't another's.
+static SEXP dev;
+
+// dev_now gives the namespaces of packages under load_all(). Allocates.
+static SEXP dev_now(void) {
+  static SEXP pkgload, mark;
+  if (ffi_binding(R_NamespaceRegistry, ffi_symbol(&pkgload, "pkgload")) ==
+      R_UnboundValue)
+    return R_NilValue;
+  SEXP names = PROTECT(R_lsInternal3(R_NamespaceRegistry, TRUE, FALSE));
+  SEXP found = PROTECT(Rf_allocVector(VECSXP, Rf_xlength(names)));
+  int n = 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+    SEXP space = ffi_binding(R_NamespaceRegistry,
+                             Rf_installTrChar(STRING_ELT(names, i)));
+    if (TYPEOF(space) == ENVSXP &&
+        ffi_binding(space, ffi_symbol(&mark, ".__DEVTOOLS__")) !=
+            R_UnboundValue)
+      SET_VECTOR_ELT(found, n++, space);
+  }
+  SEXP some = n == 0 ? R_NilValue : Rf_lengthgets(found, n);
+  UNPROTECT(2);
+  return some;
+}
+
+static int same_spaces(SEXP one, SEXP other) {
+  if (Rf_xlength(one) != Rf_xlength(other)) return 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(one); i++) {
+    if (VECTOR_ELT(one, i) != VECTOR_ELT(other, i)) return 0;
+  }
+  return 1;
+}
+
+// note_dev tells whether they have changed, and notes them.
+static int note_dev(void) {
+  if (dev == NULL) {
+    dev = Rf_allocVector(VECSXP, 1);
+    R_PreserveObject(dev);
+  }
+  SEXP now = PROTECT(dev_now());
+  const int same = same_spaces(now, VECTOR_ELT(dev, 0));
+  if (!same) SET_VECTOR_ELT(dev, 0, now);
+  UNPROTECT(1);
+  return !same;
+}
+
 // What is noted is older than what R code then finds, if that changes meanwhile.
 void ffi_context_look(void) {
-  if (context.known && !ffi_surroundings_changed(&context.around)) return;
+  const int other_dev = note_dev();
+  if (context.known && !other_dev && !ffi_surroundings_changed(&context.around))
+    return;
   context.known = 0; // until all of it is
   ffi_surroundings_note(&context.around);
   SEXP content = PROTECT(ffi_call_ours("context_now", NULL));
