@@ -61,6 +61,7 @@ register_own_methods <- function(methods) {
 register_own_operator <- function(one) {
   if (requireNamespace("S7", quietly = TRUE)) {
     register <- getExportedValue("S7", "method<-")
-    register(get(one$name, baseenv()), one$signature, value = one$fun)
+    # It says so if another worker's task has registered it before.
+    suppressMessages(register(get(one$name, baseenv()), one$signature, value = one$fun)) # tidy: ours
   }
 }

@@ -36,7 +36,7 @@ code_uses <- function(code, places) {
         if (!exists(name, envir = places[[k]], inherits = FALSE)) next
         # Arguments that are named are evaluated here, as those of other functions that are sent.
         value <- tryCatch(get(name, places[[k]], inherits = FALSE), error = function(e) {
-          if (is_missing_in(name, places[[k]])) {
+          if (is_not_given_in(name, places[[k]])) {
             missing <<- c(missing, paste(k, name))
             return(NULL)
           }
@@ -60,8 +60,9 @@ code_uses <- function(code, places) {
   )
 }
 
-# An argument that was not given, nor has a default that failed: it is nothing, or a name.
-is_missing_in <- function(name, place) {
+# Was this argument not given? What it stands for, if not for nothing, is a name: of an argument that
+# was passed on, or its default.
+is_not_given_in <- function(name, place) {
   is.symbol(do.call(substitute, list(as.name(name), place))) &&
     isTRUE(tryCatch(eval(call("missing", as.name(name)), place), error = function(e) FALSE))
 }

@@ -41,6 +41,8 @@ with_methods <- function(found, travels) {
     found <- .Call(ffi_needs, c(travels, lapply(methods, `[[`, "fun")))
     found$methods <- methods
   }
+  # Before R 4.3 it has an operator `@` of its own, which isn't sought as other names are.
+  if ("S7_object" %in% names(found$classes)) found$packages <- union(found$packages, "S7")
   found
 }
 

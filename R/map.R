@@ -65,6 +65,24 @@
 #' evaluated once, in the session, as `lapply()` would. If an object that is used is larger than
 #' 100 MB, a message of class `muster_message_large` names it, once per session.
 #'
+#' @section The session's settings:
+#' What code depends on without naming it is the session's, as with `lapply()`: options, the working
+#' directory, environment variables that have changed since muster was loaded (with `TZ`), and the
+#' locale, as they were when the map was called or the task was submitted. So are methods that you
+#' have registered (`registerS3method()`, S7's `method<-`), if an object with a class is sent, and
+#' packages under `pkgload::load_all()`: a worker loads them again after you did, or refuses if their
+#' files have changed since.
+#'
+#' Not sent are options that belong to the session itself (`error`, `prompt`, `device`, `keep.source`,
+#' `mc.cores`, those of muster, future, progressr, shiny and RStudio, and `warn` below 2, since
+#' warnings are signalled in the session); options that are neither vectors nor lists of them, but for
+#' `contrasts` and `na.action`; and, to other hosts, variables that say where things are there, such
+#' as `PATH` and `HOME`. A directory or locale that another host doesn't have is a warning, once.
+#'
+#' What you have set in workers stays: by [cluster_start()]'s `setup` or by functions of package
+#' parallel, as `clusterEvalQ(cl, options(digits = 4))`. These functions themselves see the worker's
+#' own settings, as in package parallel.
+#'
 #' @section Losses and time limits:
 #' Lost workers are replaced as usual, see Healing in [cluster_start()]. When a piece of several
 #' elements is lost, or takes longer than `.timeout`, its elements are evaluated again in smaller

@@ -104,6 +104,9 @@ code_task <- function(code, envir) {
 variable_of <- function(name, envir) {
   while (!identical(envir, emptyenv())) {
     if (exists(name, envir = envir, inherits = FALSE)) {
+      if (is_not_given_in(name, envir)) {
+        return(NULL)
+      }
       return(tryCatch(get(name, envir, inherits = FALSE), error = function(e) NULL))
     }
     if (identical(envir, globalenv()) || isNamespace(envir)) break

@@ -19,6 +19,9 @@
 #' global environment has them while the task is evaluated. Objects that can't change are sent
 #' once for consecutive tasks that need the same ones.
 #'
+#' Options, the working directory, environment variables and the locale are the session's, as they
+#' were when the task was submitted: see The session's settings in [cluster_map()].
+#'
 #' @section Tasks that need others:
 #' An argument that is a task, itself or in a list, stands for that task's value:
 #' `task_submit(cl, plot_it, task_submit(cl, load_it))`. `task_submit()` returns at once all the

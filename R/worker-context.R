@@ -1,9 +1,9 @@
 # Contexts in a worker: what its session was when a task was submitted. See R/task-context.R.
 #
 # What the user has set in this worker by calls of parallel's verbs, or in its set-up, wins: an
-# option, variable or directory that isn't what the worker started with stays as it is. So does an
-# option that nothing in the worker had set: packages set theirs when they are loaded, and look for
-# them later.
+# option, variable or directory that isn't what the worker started with stays as it is. An option
+# that nothing in the worker had set stays, too, if a package was loaded meanwhile: packages set
+# those that they don't find, and look for them later.
 
 # What this worker has before its user's code runs.
 note_own_context <- function(orders) {
@@ -47,6 +47,9 @@ context_leave <- function() {
 options_step <- function(context) {
   now <- as.list(.Options)
   wanted <- context$options
+  gone <- setdiff(names(the$brought), names(wanted))
+  gone <- gone[vapply(gone, function(name) identical(now[[name]], the$brought[[name]]), NA)]
+  wanted[gone] <- list(NULL)
   base <- now[names(wanted)]
   boot <- the$own$options[names(wanted)]
   differ <- !mapply(identical, base, wanted, SIMPLIFY = TRUE, USE.NAMES = FALSE)
@@ -57,10 +60,22 @@ options_step <- function(context) {
   if (!length(wanted)) {
     return(NULL)
   }
-  before <- now[intersect(names(wanted), names(now))]
+  before <- now[names(wanted)]
+  names(before) <- names(wanted)
+  new <- setdiff(names(wanted), c(names(now), gone))
+  loaded <- NULL
   list(
-    enter = function() suppressWarnings(options(wanted)), # tidy: some are deprecated
-    leave = function() suppressWarnings(options(before)) # tidy: likewise
+    enter = function() {
+      loaded <<- loadedNamespaces()
+      suppressWarnings(options(wanted)) # tidy: some are deprecated
+    },
+    leave = function() {
+      if (!identical(loadedNamespaces(), loaded)) {
+        the$brought[new] <- wanted[new]
+        before <- before[setdiff(names(before), new)]
+      }
+      suppressWarnings(options(before)) # tidy: likewise
+    }
   )
 }
 
@@ -74,7 +89,7 @@ variables_step <- function(context) {
   }
   now <- Sys.getenv(names, NA, names = TRUE)
   boot <- the$own$variables[names]
-  own <- !is.na(boot) & !(boot == now) %in% TRUE
+  own <- !mapply(identical, unname(now), unname(boot))
   differ <- !mapply(identical, unname(now), unname(wanted[names]))
   names <- names[differ & !own]
   if (!length(names)) {

@@ -208,7 +208,7 @@ note_stack <- function(condition) {
 # The calls that led to an error, without those of the worker around it and of R's
 # signalling below it.
 stack_text <- function(calls) {
-  text <- vapply(calls, function(call) deparse(call, width.cutoff = 60L, nlines = 1L)[1L], "")
+  text <- vapply(calls, call_text, "")
   by_name <- utils::head(grep("^do[.]call[(]\"fun\", ", text), 1L) # task_run()'s
   calls <- "ffi_worker_serve|^(fun\\(((.* = )?x\\[\\[|part|[.]{3})|eval\\(iteration_code, )"
   first <- max(0L, grep(calls, text), by_name + 1L)
@@ -315,8 +315,14 @@ bare_failure <- function(task, text) {
   text
 }
 
+# deparse() may fail for objects of S4 whose class isn't what it expects, as those of package S7.
 call_text <- function(call) {
-  if (is.null(call)) "" else deparse(call, width.cutoff = 60L, nlines = 1L)[1L]
+  if (is.null(call)) {
+    return("")
+  }
+  tryCatch(deparse(call, width.cutoff = 60L, nlines = 1L)[1L], error = function(e) {
+    paste0(tryCatch(deparse(call[[1L]], nlines = 1L)[1L], error = function(e) "..."), "(...)")
+  })
 }
 
 # conditionMessage() is generic: a user's method may fail, and may return anything.

@@ -31,6 +31,7 @@ the$variables <- NULL # the environment when it was last looked at, see note_var
 the$variables_changed <- character() # names of variables that have changed since muster was loaded
 the$boot_options <- NULL # of a fork server and its workers: options when R had started
 the$own <- NULL # of a worker: what it started with, see note_own_context()
+the$brought <- list() # of a worker: options that contexts have brought and left there
 the$steps <- list() # of a worker: what to do to enter its last context, and to leave it
 the$methods <- NULL # that the user has registered: list(counts, s3), see own_methods()
 the$search <- NULL # what a worker had attached when it was ready

@@ -242,7 +242,7 @@ case $mode in
   check)
     r_packages="codetools boot bit64 data.table doParallel doRNG doSNOW foreach
       future>=1.49.0 future.tests iterators jsonlite knitr later>=1.4.0 nanoparquet nycflights13
-      parallelly>=1.48.0 pkgbuild progressr promises rgenoud snow testthat"
+      parallelly>=1.48.0 pkgbuild progressr promises rgenoud snow S7 testthat"
     ;;
   bench)
     r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply future.mirai

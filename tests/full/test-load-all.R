@@ -60,12 +60,55 @@ test_that("U3: sources that can't be loaded are an error that says so", {
     tell(message = outcome_of(clusterCall(cl, answer)))
     tell(goes_on = clusterCall(cl, function() 1)[[1]])
     writeLines("answer <- function() 2", .(file.path(dir, "R", "code.R")))
+    tell(other = outcome_of(clusterCall(cl, answer)))
+    writeLines("answer <- function() 1", .(file.path(dir, "R", "code.R")))
     tell(mended = clusterEvalQ(cl, musterdev::answer())[[1]])
   }))
   expect_done(run)
   expect_match(paste(unlist(run$told$message), collapse = " "), "Can't load package \"musterdev\"")
   expect_identical(run$told$goes_on, 1)
-  expect_identical(run$told$mended, 2)
+  expect_match(paste(unlist(run$told$other), collapse = " "), "has changed since the session")
+  expect_identical(run$told$mended, 1)
+})
+
+test_that("V4: what load_all() loads again is loaded again by workers, or refused", {
+  limit_time(120)
+  skip_if_not_installed("pkgload")
+  base <- withr::local_tempdir()
+  dir <- write_tiny("musterdev", "answer <- function(i) 0", NULL, base)
+  run <- run_session(bquote({
+    write <- function(k) {
+      code <- c(paste("k <-", k), "hidden <- function(i) i * k", "answer <- function(i) hidden(i)")
+      writeLines(code, .(file.path(dir, "R", "code.R")))
+    }
+    cl <- cluster_start(2) # before the first load_all()
+    for (k in c(2, 1000, 1)) {
+      write(k)
+      pkgload::load_all(.(dir), quiet = TRUE)
+      answers <- list(
+        unlist(cluster_map(cl, 1:3, answer)), task_value(task_submit(cl, answer, 1)),
+        unlist(cluster_map(cl, 1:3, function(i) answer(i))),
+        task_value(task_submit(cl, function() musterdev:::hidden(1)))
+      )
+      tools::pskill(cl[[1]]$pid, tools::SIGKILL)
+      answers[[5]] <- suppressMessages(unlist(cluster_map(cl, 1:3, answer)))
+      do.call(tell, structure(list(answers), names = paste0("k", k)))
+    }
+    write(5)
+    tell(goes_on = unlist(cluster_map(cl, 1:3, answer)))
+    new <- cluster_start(1)
+    tell(refused = outcome_of(task_value(task_submit(new, answer, 1))))
+    pkgload::load_all(.(dir), quiet = TRUE)
+    tell(again = c(task_value(task_submit(new, answer, 1)), task_value(task_submit(cl, answer, 1))))
+  }))
+  expect_done(run)
+  for (k in c(2, 1000, 1)) {
+    want <- list(1:3 * k, k, 1:3 * k, k, 1:3 * k)
+    expect_identical(run$told[[paste0("k", k)]], want, info = k)
+  }
+  expect_identical(run$told$goes_on, c(1, 2, 3))
+  expect_match(paste(unlist(run$told$refused), collapse = " "), "has changed since the session")
+  expect_identical(run$told$again, c(5, 5))
 })
 
 test_that("muster under load_all() starts workers that load it so too", {

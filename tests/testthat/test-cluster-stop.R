@@ -345,3 +345,41 @@ test_cluster("what a cluster was set up with is let go when it is stopped", {
   gc()
   expect_true(gone)
 })
+
+test_cluster("E1: at the orderly end of R idle workers end in order: files are whole, finalizers run", {
+  folder <- local_folder()
+  run <- function(start, more = "") {
+    code <- sprintf(
+      'library(muster)
+      cl <- cluster_start(2, start = "%s")
+      clusterApply(cl, 1:2, function(k, folder) {
+        file <- file.path(folder, paste0("%s", k))
+        grDevices::pdf(paste0(file, ".pdf"))
+        plot(1)
+        kept_of_test <<- gzfile(paste0(file, ".gz"), "w")
+        writeLines("x", kept_of_test)
+        reg.finalizer(globalenv(), function(e) file.create(paste0(file, ".end")), onexit = TRUE)
+        NULL
+      }, "%s")
+      %s', start, start, folder, more
+    )
+    file <- tempfile(fileext = ".R")
+    writeLines(c(deparse(bquote(.libPaths(.(.libPaths())))), code), file)
+    system2(file.path(R.home("bin"), "Rscript"), shQuote(file), stdout = FALSE, stderr = FALSE)
+    unlink(file)
+  }
+  for (start in c("fork", "spawn")) {
+    run(start)
+    file <- file.path(folder, paste0(start, 1:2))
+    expect_true(all(file.size(paste0(file, ".pdf")) > 1000), info = start)
+    expect_true(all(file.exists(paste0(file, ".end"))), info = start)
+    unlink(file.path(folder, "*"))
+  }
+  # One that computes is killed, as before; the others end in order.
+  run("fork", paste(
+    "t <- task_submit(cl[1], Sys.sleep, 1000)",
+    "while (!any(cluster_status(cl)$state == 'busy')) Sys.sleep(0.01)",
+    sep = "; "
+  ))
+  expect_true(file.exists(file.path(folder, "fork2.end")))
+})

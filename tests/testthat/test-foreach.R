@@ -495,3 +495,21 @@ test_cluster("a loop on a cluster that was stopped is an error", {
   cluster_stop(cl)
   expect_error(foreach(i = 1:3) %dopar% i, "stopped", class = "muster_error")
 })
+
+test_cluster("V13: an argument that wasn't given stays missing in iterations", {
+  cl <- local_cluster(1)
+  local_loops(cl)
+  `%dopar%` <- foreach::`%dopar%`
+  foreach <- foreach::foreach
+  add <- function(x, y) if (missing(y)) x else x + y
+  by_loop <- function(x, y) foreach(i = 1:2, .combine = c) %dopar% add(x, y)
+  by_dots <- function(...) foreach(i = 1:2, .combine = c) %dopar% add(...)
+  asks <- function(x, y) foreach(i = 1, .combine = c) %dopar% c(missing(x), missing(y))
+  use <- function(x, y) foreach(i = 1) %dopar% (x + y)
+  expect_identical(by_loop(1), c(1, 1))
+  expect_identical(by_loop(1, 2), c(3, 3))
+  expect_identical(by_dots(1), c(1, 1))
+  expect_identical(asks(1), c(FALSE, TRUE))
+  expect_identical(asks(, 1), c(TRUE, FALSE))
+  expect_error(use(1), "missing", class = "muster_error_remote")
+})

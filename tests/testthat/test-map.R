@@ -204,9 +204,9 @@ test_cluster("the function and its globals are sent once, also for the next map"
   for (k in 1:3) {
     expect_identical(cluster_map(cl, 1:50, f), as.list(get("k_of_test", globalenv())[1:50]))
   }
-  expect_identical(jobs_at(cl), "1")
+  expect_identical(jobs_at(cl), c("1", "2")) # and what the session is, see task-context.R
   for (k in 1:20) cluster_map(cl, 1:2, function(i, k) i + k, k)
-  expect_lte(length(jobs_at(cl)), 9L)
+  expect_lte(length(jobs_at(cl)), 10L)
   expect_identical(cluster_map(cl, 1:2, f), as.list(get("k_of_test", globalenv())[1:2]))
   expect_identical(nrow(cluster_journal(cl)), 2L) # what jobs_at() asked
 })
@@ -596,4 +596,21 @@ test_cluster("U2: errors that .on_error = \"return\" gives say as much as one th
     cluster_map(cl, 1:4, f, .on_error = "return"), error = function(e) called <<- called + 1L
   )
   expect_identical(called, 0L)
+})
+
+test_cluster("V13: an argument that wasn't given is passed on as missing, as by lapply()", {
+  cl <- local_cluster(1)
+  add <- remote(function(i, x, y, z) list(i, x, if (missing(y)) "missing" else y, missing(z)))
+  by_map <- function(x, y, z) cluster_map(cl, 1:2, add, x, y, z)
+  by_name <- function(x, y, z) cluster_map(cl, 1:2, add, y = y, z = z, x = x)
+  ahead <- function(x, y, z) task_value(task_map(cl, 1:2, add, x, y, z))
+  here <- function(x, y, z) cluster_map(NULL, 1:2, add, x, y, z)
+  for (by in list(by_map, by_name, ahead, here)) {
+    expect_identical(by("a"), list(list(1L, "a", "missing", TRUE), list(2L, "a", "missing", TRUE)))
+    expect_identical(by("a", , 3)[[1L]], list(1L, "a", "missing", FALSE))
+    expect_identical(by("a", 2)[[1L]], list(1L, "a", 2, TRUE))
+  }
+  expect_error(cluster_map(cl, 1:2, remote(function(i, x) x + i), quote(expr = )))
+  use <- function(x, y) cluster_map(cl, 1:2, remote(function(i, x, y) x + y), x, y)
+  expect_error(use(1), "missing", class = "muster_error_remote")
 })

@@ -101,3 +101,25 @@ test_cluster("with_cluster() has a default cluster, and stops one that it starte
   expect_error(with_cluster("no such host", 1), class = "muster_error")
   expect_error(with_cluster(), class = "muster_error_input")
 })
+
+test_cluster("V13: an argument that wasn't given stays missing in the code", {
+  cl <- local_cluster(1)
+  add <- function(x, y) if (missing(y)) x else x + y
+  by_task <- function(x, y) task_value(task(add(x = x, y = y), cl))
+  asks <- function(x, y) task_value(task(c(missing(x), missing(y)), cl))
+  through <- function(x, y) by_task(x, y)
+  default <- function(x, y = stop("y is needed")) task_value(task(add(x), cl))
+  inner <- function(x, y) {
+    own <- function() add(x, y)
+    task_value(task(own(), cl))
+  }
+  expect_identical(by_task(1), 1)
+  expect_identical(by_task(1, 2), 3)
+  expect_identical(through(1), 1)
+  expect_error(inner(1), "missing", class = "muster_error_remote") # as without a cluster
+  expect_identical(asks(1), c(FALSE, TRUE))
+  expect_identical(asks(, 1), c(TRUE, FALSE))
+  expect_identical(default(1), 1)
+  use <- function(x, y) task_value(task(x + y, cl))
+  expect_error(use(1), "missing", class = "muster_error_remote")
+})
