@@ -37,8 +37,9 @@
 #' column, after those of the file; a column of the same name in the file is replaced. Values
 #' are URL-decoded, and `__HIVE_DEFAULT_PARTITION__` is `NA`. The type of a key is guessed once,
 #' from all of its values: logical (`TRUE`, `FALSE`, `true`, `false`), integer, numeric, otherwise
-#' character. Numbers that would be written differently, such as `01`, remain character. Only
-#' folders beneath those in `.files` count, and all files must have the same keys.
+#' character. Numbers such as `01` remain character, and so do all values where two of them are the
+#' same number, as `1.1` and `1.10`. Only folders beneath those in `.files` count, and all files
+#' must have the same keys.
 #'
 #' If the folder was made by [partition_write()], its list of files says what is read, in which
 #' order, and what types keys have: rows and columns are those that were written.
@@ -61,9 +62,10 @@
 #' call; if they have changed when a part is read again, that is an error, since the part might
 #' have other rows.
 #' @section Errors:
-#' `muster_error_input`: an argument is wrong, a path doesn't exist, a file has changed or lacks
-#' a column. `muster_error_remote`: a file couldn't be read, with the reader's message. Fields
-#' `part`, `file` and `worker` say which and where. Others are as for [partition_scatter()].
+#' `muster_error_input`: an argument is wrong, a path doesn't exist, a file has changed, lacks
+#' a column or has two of one name. `muster_error_remote`: a file couldn't be read, with the
+#' reader's message. Fields `part`, `file` and `worker` say which and where. Others are as for
+#' [partition_scatter()].
 #' @section Cost:
 #' About 200 us for each part. Reading csv takes as long as `read.csv()`, divided among the workers.
 #' A second reading, for types, is needed only where parts disagree.

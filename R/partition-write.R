@@ -22,7 +22,8 @@
 #'
 #' @section Types:
 #' `rds` keeps everything. `parquet` keeps what the package keeps: with nanoparquet, logical,
-#' integer, numeric, character, factor, Date, POSIXct and difftime columns. `csv` keeps what
+#' integer, numeric, character, factor, Date, POSIXct and difftime columns, and lists of vectors
+#' without a class; matrices, data frames and other lists are refused. `csv` keeps what
 #' [utils::read.csv()] can tell from text: numbers to the last bit, but dates and factors are
 #' text afterwards, and the string `"NA"` is `NA`. Keys keep their types. Files of nanoparquet
 #' have the times of POSIXct columns in UTC, to the microsecond.
@@ -278,7 +279,10 @@ write_columns <- function(model, step, call) {
   name <- part_file_name(1L, step$format)
   temp <- paste0("columns.", step$format)
   bytes <- tryCatch(
-    write_part_file(plain_frame(model), file.path(step$work, temp), step),
+    {
+      check_names(names(model), length(model))
+      write_part_file(plain_frame(model), file.path(step$work, temp), step)
+    },
     muster_part_error = function(e) {
       abort_muster(e$kind, conditionMessage(e), file = file.path(step$path, name), call = call)
     }

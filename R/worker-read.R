@@ -128,8 +128,24 @@ wanted_columns <- function(item, step) {
 
 take_columns <- function(x, wanted, item) {
   if (!is.null(wanted)) check_has(names(x), wanted)
+  check_names(names(x), length(x), wanted)
   columns <- as.list(x)
   list(columns = if (is.null(wanted)) columns else columns[wanted], rows = frame_rows(x))
+}
+
+# Columns are told apart by their names: of two of one name, or one without, one would be lost.
+check_names <- function(names, n, wanted = NULL) {
+  if (is.null(names)) names <- character(n)
+  bare <- which(is.na(names) | !nzchar(names))
+  if (length(bare) && is.null(wanted)) {
+    part_error(paste0("Column ", bare[1L], " has no name; the columns are ", column_list(names),
+      "."))
+  }
+  twice <- names[duplicated(names)]
+  if (!is.null(wanted)) twice <- intersect(wanted, twice)
+  if (length(twice)) {
+    part_error(paste0("There are two columns `", twice[1L], "`; names must differ."))
+  }
 }
 
 check_has <- function(names, wanted) {

@@ -5,6 +5,7 @@
 # folder where the files will be), name (of a part's files), args (of the writer).
 part_write <- function(state, step, key) {
   data <- state$data
+  check_names(names(data), length(data))
   model <- if (is_open(data)) data else take_rows(data, integer())
   files <- if (frame_rows(data) > 0L) write_files(state, data, step, key)
   state$file <- NULL
@@ -52,7 +53,10 @@ write_part_file <- function(x, path, step) {
   }
   tryCatch(
     switch(step$format,
-      parquet = write_bytes(parquet_bytes(x, step), path),
+      parquet = {
+        check_parquet(x)
+        write_bytes(parquet_bytes(x, step), path)
+      },
       csv = write_csv_file(x, path),
       rds = write_bytes(rds_bytes(x, step$args$compress), path)
     ),
@@ -66,6 +70,24 @@ write_part_file <- function(x, path, step) {
 write_bytes <- function(bytes, path) {
   check_written(.Call(ffi_file_write, path, bytes))
   as.double(length(bytes))
+}
+
+# Packages write the first column of a matrix, end R for a data frame, and drop the classes of what
+# is in lists.
+check_parquet <- function(x) {
+  for (name in names(x)) {
+    column <- .subset2(x, name)
+    odd <- is_wide(column) || (is.list(column) && is.object(column) && !inherits(column, "AsIs"))
+    inner <- if (is.list(column) && !odd) {
+      Find(function(one) is.list(one) || is.object(one) || !is.null(dim(one)), column)
+    }
+    if (odd || !is.null(inner)) {
+      part_error(paste0(
+        "Column `", name, "` can't be written as parquet: it ", if (odd) "is " else "has ",
+        describe(if (odd) column else inner), ". Format \"rds\" keeps all columns."
+      ))
+    }
+  }
 }
 
 parquet_bytes <- function(x, step) {
