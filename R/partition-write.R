@@ -26,12 +26,14 @@
 #' without a class; matrices, data frames and other lists are refused. `csv` keeps what
 #' [utils::read.csv()] can tell from text: numbers to the last bit, but dates and factors are
 #' text afterwards, and the string `"NA"` is `NA`. Keys keep their types. Files of nanoparquet
-#' have the times of POSIXct columns in UTC, to the microsecond.
+#' have the times of POSIXct columns in UTC, to the microsecond. integer64 columns come back from
+#' each format, with package bit64.
 #'
 #' @section The list of files:
 #' `_manifest.json` has the fields `format` (`"muster 1"`), `kind` (`format`), `columns` (names, in
-#' order), `keys` (`name`, `type`, `class`, `levels`) and `files`: for each file its path `file`
-#' under the folder, `rows`, `bytes` and `part`. Without it, [partition_read()] reads the folder
+#' order), `integer64` (names of such columns, if there are any), `keys` (`name`, `type`, `class`,
+#' `levels`) and `files`: for each file its path `file` under the folder, `rows`, `bytes` and
+#' `part`. Without it, [partition_read()] reads the folder
 #' like any other.
 #'
 #' @param p A handle from [partition_scatter()] or a related function.
@@ -241,7 +243,8 @@ write_manifest <- function(answers, model, step, staging, call) {
   folders <- setdiff(unique(dirname(files$file)), ".")
   commit_files(files, folders, step, data, call)
   manifest <- list(
-    kind = step$format, columns = names(model), model = keys_model(answers, step$by),
+    kind = step$format, columns = names(model), int64 = int64_names(answers, model),
+    model = keys_model(answers, step$by),
     files = new_frame(c(as.list(files[c("file", "rows", "bytes")]), list(part = part)), nrow(files))
   )
   file <- file.path(data, manifest_name)
@@ -299,6 +302,15 @@ keys_model <- function(answers, by) {
   lapply(stats::setNames(by, by), function(name) {
     bind_columns(lapply(answers[some], function(answer) .subset2(answer$model, name)))
   })
+}
+
+# Columns that are integer64 in some part: files of csv and parquet don't tell.
+int64_names <- function(answers, model) {
+  some <- Filter(function(answer) answer$rows > 0, answers)
+  models <- if (length(some)) lapply(some, `[[`, "model") else list(model)
+  Filter(function(name) {
+    any(vapply(models, function(one) is_int64(.subset2(one, name)), NA))
+  }, names(model))
 }
 
 check_done <- function(outcome, file, call) {

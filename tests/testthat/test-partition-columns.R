@@ -68,4 +68,69 @@ test_cluster("Columns in files", {
     partition_write(partition_scatter(cl, rows, parts = 2), path("l"), "parquet")
     expect_identical(partition_collect(partition_read(cl, path("l")))$l, rows$l)
   })
+
+  test_that("integer64 comes back from each format, with all digits, or is refused", {
+    skip_if_not_installed("bit64")
+    big <- bit64::as.integer64("9007199254740993") + 0:5
+    rows <- new_frame(list(id = big, x = 1:6, k = rep(c("a", "b"), 3)), 6L)
+    rows$id[4L] <- NA
+    p <- partition_scatter(cl, rows, parts = 3)
+    formats <- c("csv", "rds", if (requireNamespace("nanoparquet", quietly = TRUE)) "parquet")
+    for (format in formats) {
+      unlink(path("long"), recursive = TRUE)
+      partition_write(p, path("long"), format)
+      expect_identical(partition_collect(partition_read(cl, path("long"))), rows)
+      some <- partition_read(cl, path("long"), .columns = c("x", "id"))
+      expect_identical(partition_collect(some), rows[c("x", "id")])
+      expect_identical(partition_collect(partition_read(cl, path("long"), .columns = "x")),
+        rows["x"]
+      )
+      unlink(path("long"), recursive = TRUE)
+      partition_write(p, path("long"), format, by = "k")
+      got <- partition_collect(partition_read(cl, path("long"), .columns = names(rows)))
+      expect_identical(got[order(got$x), ], rows, ignore_attr = "row.names")
+    }
+    # Small ones too, and in parts where they are integers or NA.
+    mixed <- partition_map(p, remote(function(d) {
+      d$id <- if (d$x[1L] == 1L) 1:2 else if (d$x[1L] == 3L) c(NA, NA) else d$id
+      d
+    }))
+    for (format in formats) {
+      unlink(path("long"), recursive = TRUE)
+      partition_write(mixed, path("long"), format)
+      got <- partition_collect(partition_read(cl, path("long")))
+      expect_identical(bit64::as.character.integer64(got$id),
+        c("1", "2", NA, NA, bit64::as.character.integer64(big[5:6])), info = format
+      )
+    }
+    none <- partition_map(p, remote(function(d) d[0L, ]))
+    unlink(path("long"), recursive = TRUE)
+    partition_write(none, path("long"), "csv")
+    expect_identical(names(partition_collect(partition_read(cl, path("long")))), names(rows))
+    # Numbers that a reader has rounded.
+    unlink(path("long"), recursive = TRUE)
+    partition_write(p, path("long"), "csv")
+    refused(partition_read(cl, path("long"), nrows = 10), "`id` was written as integer64")
+  })
+
+  test_that("Large whole numbers of others' parquet files are exact, or refused", {
+    skip_if_not_installed("bit64")
+    skip_if_not_installed("nanoparquet")
+    big <- bit64::as.integer64("9007199254740993") + 0:1
+    rows <- new_frame(list(id = big, d = c(1e300, -1), at = Sys.time() + 1:2), 2L)
+    nanoparquet::write_parquet(rows, path("big.parquet"))
+    refused(partition_read(cl, path("big.parquet")), "read_int64_type", path("big.parquet"))
+    got <- partition_collect(partition_read(cl, path("big.parquet"), .columns = "d"))
+    expect_identical(got$d, rows$d)
+    got <- partition_collect(partition_read(cl, path("big.parquet"),
+      options = nanoparquet::parquet_options(read_int64_type = "integer64")
+    ))
+    expect_identical(got$id, big)
+    refused(partition_read(cl, path("big.parquet"), options = nanoparquet::parquet_options()),
+      "read_int64_type"
+    )
+    rows$id <- bit64::as.integer64(c(5, -7))
+    nanoparquet::write_parquet(rows, path("small.parquet"))
+    expect_identical(partition_collect(partition_read(cl, path("small.parquet")))$id, c(5, -7))
+  })
 })
