@@ -113,8 +113,8 @@ as_written_int64 <- function(column, name) {
   }
   if (is_large(column)) {
     part_error(paste0(
-      "Column `", name, "` was written as integer64, and was read as numeric, in which its numbers ",
-      "past 2^53 aren't exact: leave out the further arguments, or read it by a `.reader`."
+      "Column `", name, "` was written as integer64, and was read as numeric, in which its ",
+      "numbers past 2^53 aren't exact: leave out the further arguments, or read it by a `.reader`."
     ))
   }
   column

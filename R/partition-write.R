@@ -25,9 +25,12 @@
 #' integer, numeric, character, factor, Date, POSIXct and difftime columns, and lists of vectors
 #' without a class; matrices, data frames and other lists are refused. `csv` keeps what
 #' [utils::read.csv()] can tell from text: numbers to the last bit, but dates and factors are
-#' text afterwards, and the string `"NA"` is `NA`. Keys keep their types. Files of nanoparquet
-#' have the times of POSIXct columns in UTC, to the microsecond. integer64 columns come back from
-#' each format, with package bit64.
+#' text afterwards, and the string `"NA"` is `NA`. A cell's text doesn't depend on other rows: times
+#' are `2020-02-29 00:00:00` in the column's time zone (that of the session if it has none), with
+#' parts of a second where there are some, differences of times are numbers, and other classes have
+#' the text that `as.character()` gives for the value alone. Keys keep their types. Files of
+#' nanoparquet have the times of POSIXct columns in UTC, to the microsecond. integer64 columns come
+#' back from each format, with package bit64.
 #'
 #' @section The list of files:
 #' `_manifest.json` has the fields `format` (`"muster 1"`), `kind` (`format`), `columns` (names, in

@@ -162,8 +162,8 @@ is_no_room <- function(outcome) {
   errno_is(outcome$errno, c("ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENFILE", "ENOMEM"))
 }
 
-# As write.csv(), but numbers have as many digits as they need. Some rows at a time: text takes many
-# times the memory of numbers.
+# As write.csv(), but numbers have as many digits as they need, and text is that of each cell, see
+# worker-text.R. Some rows at a time: text takes many times the memory of numbers.
 write_csv_file <- function(x, path) {
   bad <- vapply(x, function(column) is.list(column) || length(dim(column)) > 0L, NA)
   if (any(bad)) {
@@ -171,13 +171,9 @@ write_csv_file <- function(x, path) {
       describe(x[[which(bad)[1L]]]), "."
     ))
   }
-  quoted <- unname(which(vapply(x, function(column) is.character(column) || is.factor(column), NA)))
-  # The text of an element may depend on the others, as for times.
+  quoted <- unname(which(vapply(x, is_quoted, NA)))
   check_classes(x)
   n <- frame_rows(x)
-  x <- new_frame(lapply(x, function(column) {
-    if (is.object(column) && !is.factor(column)) as.character(column) else column
-  }), n)
   tight <- the$tight
   most <- max(1, (if (tight) csv_cells_most %/% 4 else csv_cells_most) %/% max(1L, length(x)))
   starts <- seq.int(1, max(1, n), by = most)
@@ -195,9 +191,7 @@ write_csv_file <- function(x, path) {
 csv_cells_most <- 2^18
 
 csv_bytes <- function(x, quoted, header) {
-  columns <- lapply(x, function(column) {
-    if (is.double(column) && !is.object(column)) double_text(column) else column
-  })
+  columns <- Map(cell_text, as.list(x), names(x))
   to <- rawConnection(raw(), "wb")
   on.exit(close(to))
   utils::write.table(new_frame(columns, frame_rows(x)), to,

@@ -133,4 +133,44 @@ test_cluster("Columns in files", {
     nanoparquet::write_parquet(rows, path("small.parquet"))
     expect_identical(partition_collect(partition_read(cl, path("small.parquet")))$id, c(5, -7))
   })
+
+  test_that("The text of a csv cell depends on its column alone, whatever part it is in", {
+    local_variables(TZ = "Asia/Tokyo")
+    midnight <- as.POSIXct("2020-02-28", tz = "Europe/Berlin")
+    money <- structure(c(1, 1000, 0.5, 1e6), class = "money_of_tests")
+    as.character.money_of_tests <- remote(function(x, ...) {
+      format(unclass(x), big.mark = ",", nsmall = 2, scientific = FALSE)
+    })
+    rows <- new_frame(list(
+      at = midnight + c(0, 86400, 2 * 86400 + 0.25, NA), local = .POSIXct(c(0, 54000, 1, NA)),
+      utc = .POSIXct(c(0, -1e-7, 1e9 + 0.1, 1582934400L), "UTC"),
+      day = as.Date("2020-02-29") + c(0, NA, 0.5, 1), code = as.hexmode(c(1L, 255L, 16L, NA)),
+      gap = as.difftime(c(1 / 3, 1e5, NA, 2), units = "hours"), plain = c(1e5, 1 / 3, NA, 1),
+      f = factor(c("a", "b,c", NA, "a")), same = I(c("x", "y", NA, "z")),
+      score = structure(c(1 / 3, 2, NA, 1e5), class = "score_of_tests")
+    ), 4L)
+    want <- data.frame(
+      at = c("2020-02-28 00:00:00", "2020-02-29 00:00:00", "2020-03-01 00:00:00.25", NA),
+      local = c("1970-01-01 09:00:00", "1970-01-02 00:00:00", "1970-01-01 09:00:01", NA),
+      utc = c("1970-01-01 00:00:00", "1970-01-01 00:00:00", "2001-09-09 01:46:40.1",
+        "2020-02-29 00:00:00"),
+      day = c("2020-02-29", NA, "2020-02-29", "2020-03-01"), code = c("1", "ff", "10", NA),
+      gap = c(1 / 3, 1e5, NA, 2), plain = c(1e5, 1 / 3, NA, 1), f = c("a", "b,c", NA, "a"),
+      same = c("x", "y", NA, "z"), score = c(1 / 3, 2, NA, 1e5)
+    )
+    for (parts in c(1L, 2L, 4L)) {
+      unlink(path("text"), recursive = TRUE)
+      partition_write(partition_scatter(cl, rows, parts), path("text"), "csv")
+      expect_identical(partition_collect(partition_read(cl, path("text"))), want, info = parts)
+    }
+    # A method of the session's isn't the worker's; its text may have commas.
+    clusterExport(cl, "as.character.money_of_tests", environment())
+    for (parts in c(1L, 4L)) {
+      unlink(path("text"), recursive = TRUE)
+      q <- partition_scatter(cl, new_frame(list(m = money, i = 1:4), 4L), parts)
+      partition_write(q, path("text"), "csv")
+      got <- partition_collect(partition_read(cl, path("text")))
+      expect_identical(got$m, c("1.00", "1,000.00", "0.50", "1,000,000.00"), info = parts)
+    }
+  })
 })
