@@ -50,13 +50,11 @@ rowwise_parts <- function(p, verb, exprs, call) {
   refuse_numbers(exprs, call)
   opened <- check_partition(p, ".data", call)
   job <- verb_job(opened, exprs, call)
-  # Random numbers follow from set.seed(), and are the same when a part is made again.
   stream <- map_stream(TRUE, opened$cl, call)
   run <- function(model) {
     step <- list(kind = "call", how = "verb", verb = verb, by = ids_of(p), rowwise = TRUE,
       model = model, name = paste0(verb, "()"))
-    run_stage(opened$cl, opened$stage$count, seeded_steps(list(step), stream, 0), opened$stage,
-      list(), call, job)
+    verb_stages(opened, step, exprs, call, job, stream)
   }
   ran <- tryCatch(run(NULL), muster_replan = function(e) run(prototype(p, call)))
   done <- parts_alike(ran, call)

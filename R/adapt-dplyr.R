@@ -43,7 +43,9 @@
 #' functions, lambdas and lists of them; as in dplyr, it chooses from the results before it too, and
 #' a result takes the place of one before it that has its name, unless later code names that. Where
 #' it chooses by their types, as `where()` does, these results are computed first. Values of
-#' different types in one column are put together as [base::c()] does.
+#' different types in one column are put together as [base::c()] does, differences of times in
+#' several units in seconds, as in dplyr: the results of all groups have the same units, also for
+#' the expressions after them.
 #'
 #' `do()` with names, as in `do(fit = lm(y ~ x, data = .))`, gives rows that are each a group.
 #'
@@ -56,8 +58,8 @@
 #'   `trimws()` and the like, and stringr's functions with one value for each string, also with
 #'   patterns of `fixed()`, `regex()` and `coll()`;
 #' * of dates and times, `format()` and `as.Date()` with a format, `weekdays()`, `ISOdate()`,
-#'   `difftime()` with units, sums and differences of days, and lubridate's parts of dates and
-#'   roundings;
+#'   `difftime()` with units (those that R chooses depend on all rows), sums and differences of
+#'   days, and lubridate's parts of dates and roundings;
 #' * dplyr's `if_else()`, `case_when()`, `between()`, `coalesce()`, `na_if()` and `near()`;
 #' * `across()` in `mutate()` and `transmute()`, `if_any()` and `if_all()` in `filter()`.
 #'
@@ -356,9 +358,55 @@ verb_job <- function(opened, exprs, call) {
 verb_stage <- function(opened, verb, exprs, by, call) {
   job <- verb_job(opened, exprs, call)
   step <- list(kind = "call", how = "verb", verb = verb, by = by, name = paste0(verb, "()"))
-  # Random numbers follow from set.seed(), and are the same when a part is made again.
-  steps <- seeded_steps(list(step), map_stream(TRUE, opened$cl, call), 0)
-  near_stage(opened, steps, call, opened$stage$keyed, job)
+  ran <- verb_stages(opened, step, exprs, call, job)
+  if (length(opened$stage$keyed)) ran$stage$keyed <- opened$stage$keyed
+  ran$handle
+}
+
+# What run_stage() gives for a verb that dplyr evaluates. stream: of random numbers, which follow
+# from set.seed(), and are the same when a part is made again.
+verb_stages <- function(opened, step, exprs, call, job,
+                        stream = map_stream(TRUE, opened$cl, call)) {
+  names <- vapply(exprs, `[[`, "", "name")
+  # Units of what others replace or remove are noted before.
+  if (step$verb %in% making_verbs) {
+    step$noted <- which(nzchar(names) & duplicated(names, fromLast = TRUE))
+  }
+  run <- function(units) {
+    step$units <- units
+    steps <- seeded_steps(list(step), stream, 0)
+    ran <- run_stage(opened$cl, opened$stage$count, steps, opened$stage, list(), call, job)
+    columns <- mixed_units(lapply(ran$answers, `[[`, "units"))
+    if (step$verb %in% making_verbs) check_unnamed(columns, exprs, names, call)
+    noted <- mixed_units(lapply(ran$answers, `[[`, "noted"))
+    c(ran, list(mixed = c(columns, names[as.integer(noted)])))
+  }
+  with_one_unit(names, function(k) may_name(exprs[-seq_len(k)], names[k]), run)
+}
+
+# Verbs whose expressions make columns that those after them see.
+making_verbs <- c("mutate", "transmute", "summarise")
+
+# A column that an expression without a name has made can't be converted before others read it.
+check_unnamed <- function(mixed, exprs, names, call) {
+  after <- exprs[-seq_len(c(which(!nzchar(names)), length(names))[1L])]
+  wrong <- Filter(function(name) may_name(after, name), setdiff(mixed, names))
+  if (length(wrong)) {
+    abort_muster("input", paste0(
+      "Column `", wrong[1L], "` has time differences of other units in other groups, and is used ",
+      "by another expression."
+    ), hints = "difftime(a, b, units = \"secs\") has the same units for all groups.",
+    argument = "...", call = call)
+  }
+}
+
+# Whether code may read a column of this name.
+may_name <- function(exprs, name) {
+  opaque <- c(
+    "across", "c_across", "pick", "if_any", "if_all", "cur_data", "cur_data_all", "get", "get0",
+    "mget", "eval", ".data"
+  )
+  any(c(opaque, name) %in% unlist(lapply(exprs, function(one) names_in(one$code))))
 }
 
 # p with all rows of a group in one part. A stage's `keyed` are columns whose equal values are in

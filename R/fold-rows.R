@@ -172,8 +172,6 @@ is_date <- function(x) {
   identical(oldClass(x), "Date") || identical(oldClass(x), c("POSIXct", "POSIXt"))
 }
 
-is_span <- function(x) identical(oldClass(x), "difftime")
-
 # Two time differences of the same units.
 are_spans <- function(values) {
   length(values) == 2L && all(vapply(values, is_span, NA)) &&

@@ -67,7 +67,8 @@ url_decode <- function(x) {
 }
 
 # The type that fits all values of a key: logical, integer, double or character. A number must be
-# written as R would write it, or text such as 007 would lose something.
+# written as R would write it, or text such as 007 would lose something. Where two values are one
+# number, as 1.1 and 1.10, they remain text: rows of two folders would merge.
 guess_key <- function(text) {
   known <- unique(text[!is.na(text)])
   if (all(known %in% c("TRUE", "FALSE", "true", "false"))) {
@@ -80,7 +81,8 @@ guess_key <- function(text) {
     }
     return(if (all(abs(numbers) < 2^53)) as.double(text) else text)
   }
-  if (all(grepl("^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$", known))) {
+  number <- "^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$"
+  if (all(grepl(number, known)) && !anyDuplicated(as.double(known))) {
     return(as.double(text))
   }
   text

@@ -66,3 +66,84 @@ int64_numbers <- function(x) {
   }
   numbers
 }
+
+# ---- From files
+
+# Text as integer64; a part_error if it is anything else.
+int64_of_text <- function(text, name) {
+  need_bit64(name)
+  known <- !is.na(text)
+  if (!all(grepl("^-?[0-9]+$", text[known]))) {
+    odd <- text[known][!grepl("^-?[0-9]+$", text[known])][1L]
+    part_error(paste0(
+      "Column `", name, "` was written as integer64, but has ", describe(odd), "."
+    ))
+  }
+  numbers <- suppressWarnings(getExportedValue("bit64", "as.integer64")(text))
+  if (any(known & is.na(int64_digits(numbers)[[1L]]))) {
+    part_error(paste0("Column `", name, "` has numbers past 2^63."))
+  }
+  numbers
+}
+
+need_bit64 <- function(name) {
+  if (!requireNamespace("bit64", quietly = TRUE)) {
+    part_error(paste0(
+      "Column `", name, "` was written as integer64: install package bit64 to read it, or choose ",
+      "other columns by `.columns`."
+    ))
+  }
+}
+
+# Options of nanoparquet's that read whole numbers of 64 bits as integer64, NULL if it has none.
+int64_options <- function(item) {
+  if (item$package == "nanoparquet") {
+    options <- getExportedValue("nanoparquet", "parquet_options")
+    if ("read_int64_type" %in% names(formals(options))) {
+      need_bit64(item$int64[1L])
+      options(read_int64_type = "integer64")
+    }
+  }
+}
+
+# A column as it came from a file, that was written as integer64. Numbers that are exact may stay.
+as_written_int64 <- function(column, name) {
+  if (is.integer(column) && !is.object(column)) {
+    return(int64_of(column))
+  }
+  if (is_large(column)) {
+    part_error(paste0(
+      "Column `", name, "` was written as integer64, and was read as numeric, in which its ",
+      "numbers past 2^53 aren't exact: leave out the further arguments, or read it by a `.reader`."
+    ))
+  }
+  column
+}
+
+# integer64 as numbers, if that is exact.
+exact_numbers <- function(x, name) {
+  tryCatch(int64_numbers(x), muster_part_error = function(e) refuse_large(name))
+}
+
+# Whole numbers of 64 bits that nanoparquet has read as doubles must be exact.
+check_large <- function(x, item) {
+  large <- names(x)[vapply(x, is_large, NA)]
+  if (!length(large) || item$package != "nanoparquet") {
+    return(invisible())
+  }
+  schema <- getExportedValue("nanoparquet", "read_parquet_schema")(item$path)
+  long <- intersect(large, schema$name[schema$type %in% "INT64"])
+  if (length(long)) refuse_large(long[1L])
+}
+
+is_large <- function(column) {
+  is.double(column) && !is.object(column) && any(abs(column) >= 2^53, na.rm = TRUE)
+}
+
+refuse_large <- function(name) {
+  part_error(paste0(
+    "Column `", name, "` has whole numbers past 2^53, which aren't exact as numeric. Read them as ",
+    "integer64: partition_read(..., options = ",
+    "nanoparquet::parquet_options(read_int64_type = \"integer64\"))."
+  ))
+}

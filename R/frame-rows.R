@@ -236,6 +236,7 @@ bind_columns <- function(columns) {
   if (any(factors) && !all(factors)) {
     columns[factors] <- lapply(columns[factors], as.character)
   }
+  columns <- alike_spans(columns)
   # Numbers combined with dates, times or differences become those, in any order.
   timed <- vapply(columns, is_timed, NA)
   if (any(timed)) {

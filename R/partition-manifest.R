@@ -4,8 +4,8 @@
 manifest_name <- "_manifest.json"
 manifest_format <- "muster 1"
 
-# manifest: list(kind, columns, model (keys' columns without rows), files (data frame: file, rows,
-# bytes, part)).
+# manifest: list(kind, columns, int64 (names of those that are integer64), model (keys' columns
+# without rows), files (data frame: file, rows, bytes, part)).
 manifest_text <- function(manifest) {
   of_each <- function(what) {
     vapply(manifest$model, function(key) json_array(json_string(as.character(what(key)))), "")
@@ -23,6 +23,9 @@ manifest_text <- function(manifest) {
     "{\n  \"format\": ", json_string(manifest_format),
     ",\n  \"kind\": ", json_string(manifest$kind),
     ",\n  \"columns\": ", json_array(json_string(manifest$columns)),
+    if (length(manifest$int64)) {
+      paste0(",\n  \"integer64\": ", json_array(json_string(manifest$int64)))
+    },
     ",\n  \"keys\": ", keys,
     ",\n  \"files\": ", files, "\n}\n"
   )
@@ -83,6 +86,6 @@ parse_manifest <- function(json) {
   names(model) <- vapply(json$keys, `[[`, "", "name")
   list(
     kind = json$kind, columns = as.character(unlist(json$columns)),
-    model = if (length(model)) model, files = files
+    int64 = as.character(unlist(json$integer64)), model = if (length(model)) model, files = files
   )
 }

@@ -37,11 +37,14 @@
 #' column, after those of the file; a column of the same name in the file is replaced. Values
 #' are URL-decoded, and `__HIVE_DEFAULT_PARTITION__` is `NA`. The type of a key is guessed once,
 #' from all of its values: logical (`TRUE`, `FALSE`, `true`, `false`), integer, numeric, otherwise
-#' character. Numbers that would be written differently, such as `01`, remain character. Only
-#' folders beneath those in `.files` count, and all files must have the same keys.
+#' character. Numbers such as `01` remain character, and so do all values where two of them are the
+#' same number, as `1.1` and `1.10`. Only folders beneath those in `.files` count, and all files
+#' must have the same keys.
 #'
 #' If the folder was made by [partition_write()], its list of files says what is read, in which
-#' order, and what types keys have: rows and columns are those that were written.
+#' order, and what types keys have: rows and columns are those that were written. Whole numbers of
+#' 64 bits in other parquet files are numeric; past 2^53, where that isn't exact, they are refused
+#' unless read with `options = nanoparquet::parquet_options(read_int64_type = "integer64")`.
 #'
 #' @param .cl A cluster from [cluster_start()].
 #' @param .files Paths of files and folders, which the workers must be able to read, too: workers
@@ -61,9 +64,10 @@
 #' call; if they have changed when a part is read again, that is an error, since the part might
 #' have other rows.
 #' @section Errors:
-#' `muster_error_input`: an argument is wrong, a path doesn't exist, a file has changed or lacks
-#' a column. `muster_error_remote`: a file couldn't be read, with the reader's message. Fields
-#' `part`, `file` and `worker` say which and where. Others are as for [partition_scatter()].
+#' `muster_error_input`: an argument is wrong, a path doesn't exist, a file has changed, lacks
+#' a column or has two of one name. `muster_error_remote`: a file couldn't be read, with the
+#' reader's message. Fields `part`, `file` and `worker` say which and where. Others are as for
+#' [partition_scatter()].
 #' @section Cost:
 #' About 200 us for each part. Reading csv takes as long as `read.csv()`, divided among the workers.
 #' A second reading, for types, is needed only where parts disagree.
@@ -149,8 +153,9 @@ check_part_bytes <- function(bytes, call) {
 
 # ---- Which files
 
-# list(path, sign, hive (for each file a list of values, or NULL), order). any: missing paths are
-# left to the user's reader.
+# list(path, sign, hive (for each file a list of values, or NULL), order, int64 (for each file the
+# names of columns that were written as integer64)). any: missing paths are left to the user's
+# reader.
 find_files <- function(roots, any, hive, call) {
   is_folder <- dir.exists(roots)
   missing <- !is_folder & !file.exists(roots)
@@ -178,11 +183,12 @@ find_files <- function(roots, any, hive, call) {
   list(
     path = paths, sign = lapply(paths, file_sign),
     hive = hive_columns(paths, keys, found, call),
-    order = if (length(orders) == 1L) orders[[1L]]
+    order = if (length(orders) == 1L) orders[[1L]],
+    int64 = rep(lapply(found, `[[`, "int64"), lengths(lapply(found, `[[`, "path")))
   )
 }
 
-# Files of a folder: list(path, keys (named texts for each), order, model (of the keys)).
+# Files of a folder: list(path, keys (named texts for each), order, int64, model (of the keys)).
 files_of <- function(root, hive, call) {
   manifest <- read_manifest(root, call)
   if (is.null(manifest)) {
@@ -196,7 +202,7 @@ files_of <- function(root, hive, call) {
     model <- manifest$model
   }
   list(
-    path = file.path(root, names), order = if (hive) order, model = model,
+    path = file.path(root, names), order = if (hive) order, int64 = manifest$int64, model = model,
     keys = if (hive) lapply(dirname(names), keys_of_path) else vector("list", length(names))
   )
 }
@@ -243,7 +249,7 @@ check_hive_columns <- function(found, call) {
 
 # ---- How to read them
 
-# A list of items, one for each file: path, sign, kind, package (that reads parquet), hive.
+# A list of items, one for each file: path, sign, kind, package (that reads parquet), hive, int64.
 read_items <- function(found, known, call) {
   kinds <- if (known) kinds_of(found$path, call) else rep("any", length(found$path))
   package <- if (any(kinds == "parquet")) need_parquet(call)
@@ -251,7 +257,7 @@ read_items <- function(found, known, call) {
     sign <- found$sign[[i]]
     list(
       path = found$path[i], sign = if (!is.na(sign[1L])) sign, kind = kinds[i],
-      package = package, hive = found$hive[[i]]
+      package = package, hive = found$hive[[i]], int64 = found$int64[[i]]
     )
   })
 }

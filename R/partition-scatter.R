@@ -10,6 +10,8 @@
 #' data.table was scattered: it is one again when it is collected, as is what was made of it. The
 #' number of parts depends on the data, not on the number
 #' of workers, so results are the same for one worker and for many, to the last bit of a sum.
+#' Differences of times have the same units in all parts: in seconds, where R chose several for what
+#' a function returned.
 #'
 #' A handle takes a few hundred bytes, however much data it stands for, even when it is sent along
 #' with a function. It works only in the session that made it: a copy read from a file, or sent to
@@ -155,9 +157,23 @@ check_columns <- function(x, call) {
 # Makes a stage, runs it and returns its handle.
 start_stage <- function(...) run_stage(...)$handle
 
-# list(handle, stage, answers), answers as those of shuffle_run().
-run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                      title = NULL, files = NULL, weights = NULL, as = NULL, scattered = FALSE) {
+# list(handle, stage, answers), answers as those of shuffle_run(). Time differences have the same
+# units in all parts, see frame-units.R.
+run_stage <- function(cl, count, steps, near, far, call, ...) {
+  ran <- run_one_stage(cl, count, steps, near, far, call, ...)
+  mixed <- mixed_units(lapply(ran$answers, `[[`, "units"))
+  if (!length(mixed)) {
+    return(ran)
+  }
+  step <- list(kind = "inner", fun = "columns_in_seconds", args = list(mixed))
+  done <- run_one_stage(cl, count, same_steps(list(step)), ran$stage, list(), call)
+  done$answers <- ran$answers
+  done
+}
+
+run_one_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
+                          title = NULL, files = NULL, weights = NULL, as = NULL,
+                          scattered = FALSE) {
   shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   if (!is.null(as)) stage$as <- as

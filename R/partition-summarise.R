@@ -108,11 +108,15 @@ summarise_parts <- function(p, exprs, by, call, parts = NULL, on_error = "stop",
   repeat {
     plan <- plan_results(exprs, p$stage$columns, whole, all)
     plan$returns <- returns
-    done <- tryCatch(run_summaries(p, by, plan, parts, call, stream, seed, speculate),
+    done <- tryCatch(
+      with_one_unit(vapply(exprs, `[[`, "", "name"), reads_result(plan), function(units) {
+        plan$units <- units
+        run_summaries(p, by, plan, parts, call, stream, seed, speculate)
+      }),
       muster_replan = identity
     )
     if (!inherits(done, "muster_replan")) {
-      return(done)
+      return(done$handle)
     }
     # Types that differ from part to part make all doubtful.
     whole <- if (isFALSE(done$folds)) seq_along(exprs) else union(whole, done$whole)
@@ -120,6 +124,18 @@ summarise_parts <- function(p, exprs, by, call, parts = NULL, on_error = "stop",
   }
 }
 
+# A function that tells whether a result after result k uses it.
+reads_result <- function(plan) {
+  force(plan)
+  function(k) {
+    any(vapply(plan$results[-seq_len(k)], function(one) {
+      (if (is.null(one$code)) plan$results[[k]]$name else paste0("r", k)) %in%
+        c(one$before, all.vars(one$code))
+    }, NA))
+  }
+}
+
+# list(handle, mixed), see with_one_unit().
 run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
   if (!length(by)) parts <- 1L
   funs <- lapply(plan$results, `[[`, "fun")
@@ -133,11 +149,11 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
       parts <- folded$parts
       done <- direct_summaries(p, by, plan, parts, folded$groups, call)
       if (!is.null(done)) {
-        return(done)
+        return(list(handle = done))
       }
     }
     final <- list(kind = "inner", fun = "fold_final", args = list(by, plan))
-    return(shuffle_stages(p, by, parts, call, list(fold), list(final))$handle)
+    return(summary_units(shuffle_stages(p, by, parts, call, list(fold), list(final))))
   }
   if (is.null(parts)) parts <- p$stage$count
   job <- make_job(whole[[1L]], list(funs = funs), NULL, FALSE, p$cl, call)
@@ -146,7 +162,12 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
     kind = "inner", fun = "take_columns_of", args = list(unique(c(by, plan$columns)))
   ))
   post <- list(list(kind = "call", how = "summarise", by = by, plan = plan, name = "..."))
-  shuffle_stages(p, by, parts, call, take, post, job, stream, speculate)$handle
+  summary_units(shuffle_stages(p, by, parts, call, take, post, job, stream, speculate))
+}
+
+summary_units <- function(ran) {
+  units <- mixed_units(lapply(ran$answers, `[[`, "units"))
+  c(ran, list(mixed = c(units, unlist(lapply(ran$answers, `[[`, "mixed")))))
 }
 
 # In how many parts the groups of folded rows are: in fewer than the data has where what parts fold

@@ -22,15 +22,21 @@
 #'
 #' @section Types:
 #' `rds` keeps everything. `parquet` keeps what the package keeps: with nanoparquet, logical,
-#' integer, numeric, character, factor, Date, POSIXct and difftime columns. `csv` keeps what
+#' integer, numeric, character, factor, Date, POSIXct and difftime columns, and lists of vectors
+#' without a class; matrices, data frames and other lists are refused. `csv` keeps what
 #' [utils::read.csv()] can tell from text: numbers to the last bit, but dates and factors are
-#' text afterwards, and the string `"NA"` is `NA`. Keys keep their types. Files of nanoparquet
-#' have the times of POSIXct columns in UTC, to the microsecond.
+#' text afterwards, and the string `"NA"` is `NA`. A cell's text doesn't depend on other rows: times
+#' are `2020-02-29 00:00:00` in the column's time zone (that of the session if it has none), with
+#' parts of a second where there are some, differences of times are numbers, and other classes have
+#' the text that `as.character()` gives for the value alone. Keys keep their types. Files of
+#' nanoparquet have the times of POSIXct columns in UTC, to the microsecond. integer64 columns come
+#' back from each format, with package bit64.
 #'
 #' @section The list of files:
 #' `_manifest.json` has the fields `format` (`"muster 1"`), `kind` (`format`), `columns` (names, in
-#' order), `keys` (`name`, `type`, `class`, `levels`) and `files`: for each file its path `file`
-#' under the folder, `rows`, `bytes` and `part`. Without it, [partition_read()] reads the folder
+#' order), `integer64` (names of such columns, if there are any), `keys` (`name`, `type`, `class`,
+#' `levels`) and `files`: for each file its path `file` under the folder, `rows`, `bytes` and
+#' `part`. Without it, [partition_read()] reads the folder
 #' like any other.
 #'
 #' @param p A handle from [partition_scatter()] or a related function.
@@ -240,7 +246,8 @@ write_manifest <- function(answers, model, step, staging, call) {
   folders <- setdiff(unique(dirname(files$file)), ".")
   commit_files(files, folders, step, data, call)
   manifest <- list(
-    kind = step$format, columns = names(model), model = keys_model(answers, step$by),
+    kind = step$format, columns = names(model), int64 = int64_names(answers, model),
+    model = keys_model(answers, step$by),
     files = new_frame(c(as.list(files[c("file", "rows", "bytes")]), list(part = part)), nrow(files))
   )
   file <- file.path(data, manifest_name)
@@ -278,7 +285,10 @@ write_columns <- function(model, step, call) {
   name <- part_file_name(1L, step$format)
   temp <- paste0("columns.", step$format)
   bytes <- tryCatch(
-    write_part_file(plain_frame(model), file.path(step$work, temp), step),
+    {
+      check_names(names(model), length(model))
+      write_part_file(plain_frame(model), file.path(step$work, temp), step)
+    },
     muster_part_error = function(e) {
       abort_muster(e$kind, conditionMessage(e), file = file.path(step$path, name), call = call)
     }
@@ -295,6 +305,15 @@ keys_model <- function(answers, by) {
   lapply(stats::setNames(by, by), function(name) {
     bind_columns(lapply(answers[some], function(answer) .subset2(answer$model, name)))
   })
+}
+
+# Columns that are integer64 in some part: files of csv and parquet don't tell.
+int64_names <- function(answers, model) {
+  some <- Filter(function(answer) answer$rows > 0, answers)
+  models <- if (length(some)) lapply(some, `[[`, "model") else list(model)
+  Filter(function(name) {
+    any(vapply(models, function(one) is_int64(.subset2(one, name)), NA))
+  }, names(model))
 }
 
 check_done <- function(outcome, file, call) {

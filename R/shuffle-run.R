@@ -237,9 +237,9 @@ fill_steps <- function(run, stage, task, worker, job) {
       }
     )
     # Functions have what cluster_map() gives them; muster's own steps and expressions have these.
-    if (step$kind %in% c("inner", "fold") || isTRUE(step$how %in% c("summarise", "verb"))) {
-      step$settings <- stage$settings
-    }
+    own <- step$kind %in% c("inner", "fold", "write") ||
+      isTRUE(step$how %in% c("summarise", "verb"))
+    if (own) step$settings <- stage$settings
     step
   })
 }

@@ -82,9 +82,19 @@ row_column <- function(one, columns, n, model) {
     text <- gsub("base::", "", deparse(code)[1L], fixed = TRUE)
     part_error(paste0(
       "`", text, "` can't be had for each row by itself, with columns of these classes and these ",
-      "arguments: group_by() first, or use partition_map() if it can."
+      "arguments: group_by() first, or use partition_map() if it can.",
+      if (has_own_units(code, columns)) paste0(
+        " The units of a difference of times depend on all rows: difftime(a, b, units = \"secs\") ",
+        "has the same units everywhere."
+      )
     ))
   })
+}
+
+# Whether code may have a difference of times whose units R chooses.
+has_own_units <- function(code, columns) {
+  times <- vapply(c(columns, as.list(code)), inherits, NA, c("POSIXct", "difftime"))
+  any(times) && any(c("-", "difftime", "as.numeric", "as.double") %in% all.names(code))
 }
 
 rename_columns <- function(x, from, to) {
@@ -145,8 +155,8 @@ left_columns <- function(part, step, funs) {
 # One part, in which all groups are whole. funs: functions whose bodies are the expressions. step:
 # verb, by; rowwise: whether each row is a group, then model has the types that columns must have.
 dplyr_part <- function(part, step, funs) {
-  quos <- lapply(funs, function(fun) rlang::new_quosure(body(fun), environment(fun)))
-  names(quos) <- names(funs)
+  noted <- new.env(parent = emptyenv())
+  quos <- verb_quos(funs, step, noted, names(part))
   # Without their methods is.na() and others would take them for numbers.
   named <- unlist(lapply(funs, function(fun) all.vars(body(fun))))
   if (any(vapply(part, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
@@ -168,11 +178,33 @@ dplyr_part <- function(part, step, funs) {
   if (made && !identical(done[step$by], plain_frame(part)[step$by])) {
     part_error(paste0(step$verb, "() can't change columns that are groups."))
   }
-  if (!is.null(types)) {
-    made <- if (frame_rows(done)) vapply(done, full_type, "")
-    attr(done, "told") <- list(row_types = types, made_types = made)
+  told <- if (!is.null(types)) {
+    list(row_types = types, made_types = if (frame_rows(done)) vapply(done, full_type, ""))
   }
+  if (length(noted)) told$noted <- unlist(as.list(noted))
+  attr(done, "told") <- told
   done
+}
+
+# Quosures of functions. step: units of some results, by name, and `noted`, the numbers of those
+# whose units go to the environment `noted`: by an expression after them, whose NULL is no column.
+verb_quos <- function(funs, step, noted, columns) {
+  names <- names(funs)
+  hidden <- utils::tail(make.unique(c(columns, names, "noted")), 1L)
+  unlist(lapply(seq_along(funs), function(k) {
+    code <- body(funs[[k]])
+    if (names[k] %in% names(step$units)) code <- rlang::call2(in_unit, code, step$units[[names[k]]])
+    quo <- rlang::new_quosure(code, environment(funs[[k]]))
+    if (!k %in% step$noted) {
+      return(stats::setNames(list(quo), names[k]))
+    }
+    note <- function(x) {
+      if (is_span(x)) assign(as.character(k), attr(x, "units", exact = TRUE), noted)
+      NULL
+    }
+    look <- rlang::new_quosure(rlang::call2(note, as.name(names[k])), baseenv())
+    stats::setNames(list(quo, look), c(names[k], hidden))
+  }), recursive = FALSE)
 }
 
 # With a factor's levels.

@@ -393,11 +393,16 @@ folded_results <- function(plan, parts, group, n) {
   for (k in seq_along(plan$results)) {
     one <- plan$results[[k]]
     if (is.null(one$code)) next
-    value <- group_value(one$code, values, n, k)
+    value <- in_result_unit(plan, one$name, group_value(one$code, values, n, k))
     values[[paste0("r", k)]] <- value
     done[[one$name]] <- value
   }
   done
+}
+
+# A result's value in the units that all groups have, where that had to be found first.
+in_result_unit <- function(plan, name, value) {
+  if (name %in% names(plan$units)) in_unit(value, plan$units[[name]]) else value
 }
 
 # Code's value for each of n groups, for result k.

@@ -35,6 +35,7 @@ part_keep <- function(key, data) {
   note_use(name)
   answer <- list(rows = frame_rows(data), bytes = bytes, columns = names(data))
   if (!is.null(types)) answer$row_types <- types
+  answer$units <- units_of(data)
   answer
 }
 

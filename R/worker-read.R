@@ -17,11 +17,11 @@ part_read <- function(state, step) {
   })
   kinds <- NULL
   if (!is.null(read[[1L]]$text)) {
-    kinds <- lapply(read, function(one) vapply(one$text, text_kind, ""))
+    kinds <- Map(text_kinds, read, step$items)
     for (i in seq_along(kinds)) check_same_columns(state, kinds, step$items, i)
     kinds <- unify_kinds(kinds)
     read <- lapply(read, function(one) {
-      columns <- Map(convert_text, one$text, kinds[names(one$text)])
+      columns <- Map(convert_text, one$text, kinds[names(one$text)], names(one$text))
       list(columns = columns, rows = one$rows)
     })
   }
@@ -55,7 +55,7 @@ part_retype <- function(state, step) {
   again <- names(kinds)[!blank]
   columns <- as.list(state$data)
   for (name in names(kinds)[blank]) {
-    columns[[name]] <- convert_text(rep(NA_character_, frame_rows(state$data)), kinds[[name]])
+    columns[[name]] <- convert_text(rep(NA_character_, frame_rows(state$data)), kinds[[name]], name)
   }
   if (length(again)) {
     texts <- lapply(step$items, function(item) {
@@ -68,7 +68,7 @@ part_retype <- function(state, step) {
     state$file <- NULL
     for (name in again) {
       text <- unlist(lapply(texts, `[[`, name), use.names = FALSE)
-      columns[[name]] <- convert_text(text, kinds[[name]])
+      columns[[name]] <- convert_text(text, kinds[[name]], name)
     }
   }
   state$data <- new_frame(columns, frame_rows(state$data))
@@ -106,6 +106,7 @@ read_item <- function(item, step) {
   wanted <- wanted_columns(item, step)
   if (!is.null(step$job)) {
     value <- part_call(list(job = step$job, how = "read", file = item$path, name = step$name), NULL)
+    if (item$kind == "parquet") check_large(value, item)
     return(take_columns(value, wanted, item))
   }
   switch(item$kind,
@@ -128,8 +129,24 @@ wanted_columns <- function(item, step) {
 
 take_columns <- function(x, wanted, item) {
   if (!is.null(wanted)) check_has(names(x), wanted)
+  check_names(names(x), length(x), wanted)
   columns <- as.list(x)
   list(columns = if (is.null(wanted)) columns else columns[wanted], rows = frame_rows(x))
+}
+
+# Columns are told apart by their names: of two of one name, or one without, one would be lost.
+check_names <- function(names, n, wanted = NULL) {
+  if (is.null(names)) names <- character(n)
+  bare <- which(is.na(names) | !nzchar(names))
+  if (length(bare) && is.null(wanted)) {
+    part_error(paste0("Column ", bare[1L], " has no name; the columns are ", column_list(names),
+      "."))
+  }
+  twice <- names[duplicated(names)]
+  if (!is.null(wanted)) twice <- intersect(wanted, twice)
+  if (length(twice)) {
+    part_error(paste0("There are two columns `", twice[1L], "`; names must differ."))
+  }
 }
 
 check_has <- function(names, wanted) {
@@ -151,6 +168,9 @@ finish_item <- function(one, item, step) {
     columns <- columns[c(step$order, setdiff(names(columns), step$order))]
   }
   if (is.null(names(columns))) names(columns) <- character(length(columns))
+  for (name in intersect(item$int64, names(columns))) {
+    columns[[name]] <- as_written_int64(columns[[name]], name)
+  }
   new_frame(columns, one$rows)
 }
 
@@ -166,18 +186,25 @@ parquet_package <- function() {
 }
 
 read_parquet_item <- function(item, wanted) {
-  read <- getExportedValue(item$package, "read_parquet")
-  if (is.null(wanted)) {
-    return(take_columns(plain_frame(read(item$path)), NULL, item))
+  args <- list(item$path)
+  if (!is.null(wanted)) {
+    some <- parquet_names(item, wanted)
+    args$col_select <- if (item$package == "arrow") {
+      getExportedValue("tidyselect", "all_of")(some)
+    } else {
+      some
+    }
   }
-  some <- parquet_names(item, wanted)
-  value <- if (item$package == "arrow") {
-    all_of <- getExportedValue("tidyselect", "all_of")
-    read(item$path, col_select = all_of(some))
-  } else {
-    read(item$path, col_select = some)
+  long <- if (is.null(wanted)) item$int64 else intersect(item$int64, wanted)
+  args$options <- if (length(long)) int64_options(item)
+  value <- plain_frame(do.call(getExportedValue(item$package, "read_parquet"), args))
+  if (item$package == "nanoparquet") {
+    for (name in setdiff(names(value)[vapply(value, is_int64, NA)], long)) {
+      if (!is.null(args$options)) value[[name]] <- exact_numbers(.subset2(value, name), name)
+    }
+    check_large(value, item)
   }
-  take_columns(plain_frame(value), wanted, item)
+  take_columns(value, wanted, item)
 }
 
 # The chosen columns; if there are none, any one, since it gives the number of rows.
@@ -256,6 +283,13 @@ read_bytes <- function(path, from, to) {
   bytes
 }
 
+# By column. item: may have names of columns that were written as integer64.
+text_kinds <- function(one, item) {
+  kinds <- vapply(one$text, text_kind, "")
+  kinds[intersect(item$int64, names(kinds))] <- "integer64"
+  kinds
+}
+
 # "none": only NA, which fits any type.
 text_kind <- function(text) {
   value <- guess_type(text)
@@ -277,7 +311,9 @@ unify_kinds <- function(kinds) {
     all <- unique(unlist(lapply(kinds, function(one) unname(one[name]))))
     all <- setdiff(all[!is.na(all)], "none")
     numbers <- c("integer", "double", "complex")
-    if (!length(all)) {
+    if (setequal(all, c("integer", "integer64"))) {
+      "integer64"
+    } else if (!length(all)) {
       "none"
     } else if (length(all) == 1L) {
       all
@@ -290,9 +326,10 @@ unify_kinds <- function(kinds) {
 }
 
 # A number that only this kind can hold makes type.convert() use the kind for all.
-convert_text <- function(text, kind) {
+convert_text <- function(text, kind, name) {
   switch(kind,
     character = text,
+    integer64 = int64_of_text(text, name),
     double = guess_type(c("0.5", text))[-1L],
     complex = guess_type(c("1i", text))[-1L],
     integer = as.integer(guess_type(text)),

@@ -407,7 +407,7 @@ key_values <- function(value) {
 # A vector if all values are single ones.
 simpler <- function(values) {
   single <- length(values) && all(vapply(values, function(v) is.atomic(v) && length(v) == 1L, NA))
-  if (single) do.call(c, values) else values
+  if (single) do.call(c, alike_spans(values)) else values
 }
 
 # For each key fun(key, values).

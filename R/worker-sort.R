@@ -61,7 +61,7 @@ like_column <- function(model, column) {
   }
   # A column without rows has no say in its type.
   both <- bind_columns(list(take_rows(list(model), NA_integer_)[[1L]], column))
-  take_rows(list(both), seq_along(column) + 1L)[[1L]]
+  in_unit(take_rows(list(both), seq_along(column) + 1L)[[1L]], attr(model, "units", exact = TRUE))
 }
 
 # The order of rows by these columns; by `where` among equal ones, always increasing.

@@ -30,7 +30,9 @@ summarise_groups <- function(x, by, plan, funs, own, runs = NULL) {
     key <- key_of(i)
     list(text = if (length(by)) paste("Group", group_text(key)) else "The only group", key = key)
   }
-  one_group <- group_evaluator(whole, funs, parents, state, columns, done, sorted, key_of)
+  one_group <- group_evaluator(
+    whole, funs, parents, state, columns, done, sorted, key_of, plan$units
+  )
   # Whatever the user's code makes of the error of a column that isn't there.
   all <- withCallingHandlers(call_each(seq_len(n), own(one_group), about, plan$returns),
     error = function(e) if (!is.null(state$missing)) replan_columns()
@@ -40,16 +42,31 @@ summarise_groups <- function(x, by, plan, funs, own, runs = NULL) {
   for (k in seq_along(whole)) {
     rm(list = setdiff(plan$all, c(whole[[k]]$needs, whole[[k]]$before)), envir = parents[[k]])
   }
-  for (k in seq_along(whole)) done[[whole[[k]]$name]] <- bind_results_of(all, k)
+  mixed <- character()
+  for (k in seq_along(whole)) {
+    done[[whole[[k]]$name]] <- column <- bind_results_of(all, k)
+    if (is_span(column) && has_several_units(all, k)) mixed <- c(mixed, whole[[k]]$name)
+  }
   done <- done[vapply(plan$results, `[[`, "", "name")]
   if (plan$returns) done$.error <- attr(all, "errors")
-  new_frame(c(key_values_of(x, by, groups), done), n)
+  done <- new_frame(c(key_values_of(x, by, groups), done), n)
+  if (length(mixed)) attr(done, "told") <- list(mixed = mixed)
+  done
+}
+
+# Whether the values at k of groups' results are time differences in several units.
+has_several_units <- function(all, k) {
+  units <- lapply(all, function(results) {
+    if (!is.null(results)) attr(results[[k]], "units", exact = TRUE)
+  })
+  length(unique(unlist(units))) > 1L
 }
 
 # A function that gives the values of all whole expressions for group i, as a list. It is called for
 # each group, often a small one, so what is the same for all of them is done here. A group's
-# environments are its own: values may keep them. done: folded results for all groups.
-group_evaluator <- function(whole, funs, parents, state, columns, done, sorted, key_of) {
+# environments are its own: values may keep them. done: folded results for all groups. units: of
+# some results, by name.
+group_evaluator <- function(whole, funs, parents, state, columns, done, sorted, key_of, units) {
   names <- vapply(whole, `[[`, "", "name")
   steps <- seq_along(whole)
   homes <- lapply(funs, environment)
@@ -88,7 +105,8 @@ group_evaluator <- function(whole, funs, parents, state, columns, done, sorted, 
       if (!is.null(state$missing)) replan_columns()
       plain <- is.null(attributes(value)) && length(value) == 1L &&
         (is.atomic(value) || is.list(value))
-      results[[k]] <- if (plain) value else single_value(value, names[k], function() key_of(i))
+      value <- if (plain) value else single_value(value, names[k], function() key_of(i))
+      results[[k]] <- if (names[k] %in% names(units)) in_unit(value, units[[names[k]]]) else value
     }
     results
   }

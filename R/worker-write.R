@@ -5,6 +5,7 @@
 # folder where the files will be), name (of a part's files), args (of the writer).
 part_write <- function(state, step, key) {
   data <- state$data
+  check_names(names(data), length(data))
   model <- if (is_open(data)) data else take_rows(data, integer())
   files <- if (frame_rows(data) > 0L) write_files(state, data, step, key)
   state$file <- NULL
@@ -52,7 +53,10 @@ write_part_file <- function(x, path, step) {
   }
   tryCatch(
     switch(step$format,
-      parquet = write_bytes(parquet_bytes(x, step), path),
+      parquet = {
+        check_parquet(x)
+        write_bytes(parquet_bytes(x, step), path)
+      },
       csv = write_csv_file(x, path),
       rds = write_bytes(rds_bytes(x, step$args$compress), path)
     ),
@@ -66,6 +70,24 @@ write_part_file <- function(x, path, step) {
 write_bytes <- function(bytes, path) {
   check_written(.Call(ffi_file_write, path, bytes))
   as.double(length(bytes))
+}
+
+# Packages write the first column of a matrix, end R for a data frame, and drop the classes of what
+# is in lists.
+check_parquet <- function(x) {
+  for (name in names(x)) {
+    column <- .subset2(x, name)
+    odd <- is_wide(column) || (is.list(column) && is.object(column) && !inherits(column, "AsIs"))
+    inner <- if (is.list(column) && !odd) {
+      Find(function(one) is.list(one) || is.object(one) || !is.null(dim(one)), column)
+    }
+    if (odd || !is.null(inner)) {
+      part_error(paste0(
+        "Column `", name, "` can't be written as parquet: it ", if (odd) "is " else "has ",
+        describe(if (odd) column else inner), ". Format \"rds\" keeps all columns."
+      ))
+    }
+  }
 }
 
 parquet_bytes <- function(x, step) {
@@ -140,8 +162,8 @@ is_no_room <- function(outcome) {
   errno_is(outcome$errno, c("ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENFILE", "ENOMEM"))
 }
 
-# As write.csv(), but numbers have as many digits as they need. Some rows at a time: text takes many
-# times the memory of numbers.
+# As write.csv(), but numbers have as many digits as they need, and text is that of each cell, see
+# worker-text.R. Some rows at a time: text takes many times the memory of numbers.
 write_csv_file <- function(x, path) {
   bad <- vapply(x, function(column) is.list(column) || length(dim(column)) > 0L, NA)
   if (any(bad)) {
@@ -149,13 +171,9 @@ write_csv_file <- function(x, path) {
       describe(x[[which(bad)[1L]]]), "."
     ))
   }
-  quoted <- unname(which(vapply(x, function(column) is.character(column) || is.factor(column), NA)))
-  # The text of an element may depend on the others, as for times.
+  quoted <- unname(which(vapply(x, is_quoted, NA)))
   check_classes(x)
   n <- frame_rows(x)
-  x <- new_frame(lapply(x, function(column) {
-    if (is.object(column) && !is.factor(column)) as.character(column) else column
-  }), n)
   tight <- the$tight
   most <- max(1, (if (tight) csv_cells_most %/% 4 else csv_cells_most) %/% max(1L, length(x)))
   starts <- seq.int(1, max(1, n), by = most)
@@ -173,9 +191,7 @@ write_csv_file <- function(x, path) {
 csv_cells_most <- 2^18
 
 csv_bytes <- function(x, quoted, header) {
-  columns <- lapply(x, function(column) {
-    if (is.double(column) && !is.object(column)) double_text(column) else column
-  })
+  columns <- Map(cell_text, as.list(x), names(x))
   to <- rawConnection(raw(), "wb")
   on.exit(close(to))
   utils::write.table(new_frame(columns, frame_rows(x)), to,

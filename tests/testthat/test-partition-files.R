@@ -240,7 +240,10 @@ test_cluster("Folders are columns", {
       list(c("1", "2147483648"), c(1, 2147483648)), list(c("1", "2.5"), c(1, 2.5)),
       list(c("1e3", "2"), c(1000, 2)), list(c("007", "8"), c("007", "8")),
       list(c("1", "a"), c("1", "a")), list("90071992547409931", "90071992547409931"),
-      list(c(NA, "1"), c(NA, 1L)), list(NA_character_, NA), list("", ""), list("1.50", 1.5)
+      list(c(NA, "1"), c(NA, 1L)), list(NA_character_, NA), list("", ""), list("1.50", 1.5),
+      # Two of one number.
+      list(c("1.1", "1.10", "2"), c("1.1", "1.10", "2")), list(c("1e3", "1000"), c("1e3", "1000")),
+      list(c("0", "-0"), c("0", "-0")), list(c("1.5", "1.5", NA), c(1.5, 1.5, NA))
     )
     for (case in cases) expect_identical(guess_key(case[[1L]]), case[[2L]])
   })
