@@ -25,8 +25,8 @@ can_change <- function(job, classes) {
   "data.table" %in% names(classes) || scan_has(.Call(ffi_scan, job), "environment")
 }
 
-# list(globals, packages, around, classes, left, there, methods): variables of the global environment, and
-# packages that are attached here, which whatever travels uses; what it uses of the frames around
+# list(globals, packages, around, classes, left, there, methods): variables of the global
+# environment, and packages that are attached here, which whatever travels uses; what it uses of the frames around
 # functions; the classes of all that; the names of variables that only a string names and that are
 # too large to go along for that; and what these workers have already, see map-exports.R.
 find_needs <- function(travels, cl, call) {

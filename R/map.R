@@ -70,14 +70,15 @@
 #' directory, environment variables that have changed since muster was loaded (with `TZ`), and the
 #' locale, as they were when the map was called or the task was submitted. So are methods that you
 #' have registered (`registerS3method()`, S7's `method<-`), if an object with a class is sent, and
-#' packages under `pkgload::load_all()`: a worker loads them again after you did, or refuses if their
-#' files have changed since.
+#' packages under `pkgload::load_all()`: a worker loads them again after you did, or refuses if
+#' their files have changed since.
 #'
-#' Not sent are options that belong to the session itself (`error`, `prompt`, `device`, `keep.source`,
-#' `mc.cores`, those of muster, future, progressr, shiny and RStudio, and `warn` below 2, since
-#' warnings are signalled in the session); options that are neither vectors nor lists of them, but for
-#' `contrasts` and `na.action`; and, to other hosts, variables that say where things are there, such
-#' as `PATH` and `HOME`. A directory or locale that another host doesn't have is a warning, once.
+#' Not sent are options that belong to the session itself (`error`, `prompt`, `device`,
+#' `keep.source`, `mc.cores`, those of muster, future, progressr, shiny and RStudio, and `warn`
+#' below 2, since warnings are signalled in the session); options that are neither vectors nor lists
+#' of them, but for `contrasts` and `na.action`; and, to other hosts, variables that say where
+#' things are there, such as `PATH` and `HOME`. A directory or locale that another host doesn't have
+#' is a warning, once.
 #'
 #' What you have set in workers stays: by [cluster_start()]'s `setup` or by functions of package
 #' parallel, as `clusterEvalQ(cl, options(digits = 4))`. These functions themselves see the worker's

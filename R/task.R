@@ -19,8 +19,7 @@
 #' global environment has them while the task is evaluated. Objects that can't change are sent
 #' once for consecutive tasks that need the same ones.
 #'
-#' Options, the working directory, environment variables and the locale are the session's, as they
-#' were when the task was submitted: see The session's settings in [cluster_map()].
+#' Options, directory, variables and locale are the session's: see there.
 #'
 #' @section Tasks that need others:
 #' An argument that is a task, itself or in a list, stands for that task's value:

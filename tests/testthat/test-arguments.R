@@ -98,3 +98,20 @@ test_cluster("A9 what is missing is named", {
     1
   }), "wrap it", fixed = TRUE)
 })
+
+test_cluster("V13: an argument that wasn't given is passed on as missing, as by lapply()", {
+  cl <- local_cluster(1)
+  add <- remote(function(i, x, y, z) list(i, x, if (missing(y)) "missing" else y, missing(z)))
+  by_map <- function(x, y, z) cluster_map(cl, 1:2, add, x, y, z)
+  by_name <- function(x, y, z) cluster_map(cl, 1:2, add, y = y, z = z, x = x)
+  ahead <- function(x, y, z) task_value(task_map(cl, 1:2, add, x, y, z))
+  here <- function(x, y, z) cluster_map(NULL, 1:2, add, x, y, z)
+  for (by in list(by_map, by_name, ahead, here)) {
+    expect_identical(by("a"), list(list(1L, "a", "missing", TRUE), list(2L, "a", "missing", TRUE)))
+    expect_identical(by("a", , 3)[[1L]], list(1L, "a", "missing", FALSE))
+    expect_identical(by("a", 2)[[1L]], list(1L, "a", 2, TRUE))
+  }
+  expect_error(cluster_map(cl, 1:2, remote(function(i, x) x + i), quote(expr = )))
+  use <- function(x, y) cluster_map(cl, 1:2, remote(function(i, x, y) x + y), x, y)
+  expect_error(use(1), "missing", class = "muster_error_remote")
+})

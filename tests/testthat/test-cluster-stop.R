@@ -346,7 +346,7 @@ test_cluster("what a cluster was set up with is let go when it is stopped", {
   expect_true(gone)
 })
 
-test_cluster("E1: at the orderly end of R idle workers end in order: files are whole, finalizers run", {
+test_cluster("E1: at the end of R idle workers end in order: files are whole, finalizers run", {
   folder <- local_folder()
   run <- function(start, more = "") {
     code <- sprintf(

@@ -1,5 +1,5 @@
-// Which context this worker is in: what a task's session was when it was submitted, or, for calls of
-// parallel's verbs, the worker's own. See R/worker-context.R.
+// Which context this worker is in: what a task's session was when it was submitted, or, for calls
+// of parallel's verbs, the worker's own. See R/worker-context.R.
 #include "ffi/worker/worker.h"
 
 static struct {

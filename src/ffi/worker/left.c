@@ -89,7 +89,8 @@ void ffi_left_begin(void) {
   }
   left.open = open_now();
   SET_VECTOR_ELT(left.held, 0, connections_now());
-  if (!ffi_track_is_on() && ffi_settings_changed(&ffi_this_settings)) ffi_settings_note(&ffi_this_settings);
+  if (!ffi_track_is_on() && ffi_settings_changed(&ffi_this_settings))
+    ffi_settings_note(&ffi_this_settings);
   left.begun = 1;
 }
 
