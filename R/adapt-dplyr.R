@@ -177,14 +177,14 @@ groups_of <- function(p) {
       hints = "ungroup() first, or collect() the rows.", call = call
     )
   }
-  as.character(.subset2(p, "groups"))
+  as.character(held_by(p)$groups)
 }
 
 with_groups <- function(p, by) {
-  held <- unclass(p)
+  held <- held_by(p)
   held$groups <- if (length(by)) unique(by)
   held$ids <- NULL
-  structure(held, class = "muster_partition")
+  new_handle(held)
 }
 
 # ---- Columns
