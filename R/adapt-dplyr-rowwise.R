@@ -95,6 +95,7 @@ summarise.muster_rowwise <- function(.data, ..., .by = NULL, .groups = NULL) {
     c("keep", "drop", "rowwise"), call
   )
   exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
+  exprs <- chosen_exprs(.data, "summarise", exprs, call)
   exprs <- c(exprs, list(list(name = ".groups", code = "drop", env = baseenv())))
   done <- rowwise_parts(.data, "summarise", exprs, call)
   switch(kept, keep = with_groups(done, ids_of(.data)), drop = with_groups(done, NULL), done)
