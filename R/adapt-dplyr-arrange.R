@@ -50,7 +50,7 @@ across_keys <- function(one, p, call) {
   if (length(setdiff(names(parts), c(".cols", ".fns"))) || (!is.null(parts$.fns) && !down)) {
     refuse_argument("across() with these functions", call)
   }
-  chosen <- if (is.null(parts$.cols)) quote(everything()) else parts$.cols
+  chosen <- if (".cols" %in% names(parts)) parts$.cols else quote(everything())
   columns <- names(p)[selected(p, list(rlang::new_quosure(chosen, one$env)), call)]
   lapply(columns, column_key, down)
 }

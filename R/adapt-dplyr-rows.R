@@ -123,9 +123,15 @@ condition_code <- function(one, p, call) {
   one$code[[1L]] <- quote(across)
   codes <- lapply(across_exprs(one, TRUE, p, call), `[[`, "code")
   if (!length(codes)) {
-    return(!any)
+    return(!any || any_of_none())
   }
   Reduce(function(one, other) call(if (any) "|" else "&", one, other), codes)
+}
+
+# if_any() of no columns: versions of dplyr differ.
+any_of_none <- function() {
+  one <- new_frame(list(x = TRUE), 1L)
+  dplyr::mutate(one, any = dplyr::if_any(dplyr::all_of(character()), isTRUE))$any
 }
 
 # note: an environment that gets the expressions of each column, or NULL.
@@ -136,6 +142,14 @@ mutate_ungrouped <- function(p, exprs, call, note = NULL) {
     first <- if (at > 1L) mutate_ungrouped(p, exprs[seq_len(at - 1L)], call, note) else p
     batch <- apart(across_exprs(exprs[[at]], !exprs[[at]]$named, first, call), names(first))
     return(mutate_ungrouped(first, c(batch, exprs[-seq_len(at)]), call, note))
+  }
+  chooses <- vapply(exprs, function(one) {
+    any(c("if_any", "if_all") %in% called_names(one$code))
+  }, NA)
+  at <- setdiff(which(chooses), 1L)[1L]
+  if (!is.na(at)) {
+    first <- mutate_ungrouped(p, exprs[seq_len(at - 1L)], call, note)
+    return(mutate_ungrouped(first, exprs[-seq_len(at - 1L)], call, note))
   }
   exprs <- lapply(exprs, function(one) replace(one, "code", list(condition_code(one, p, call))))
   # An aggregate of what is made here needs that on all rows before.

@@ -21,9 +21,10 @@ is_rowwise <- function(p) inherits(p, "muster_rowwise")
 has_groups <- function(p) is_rowwise(p) || length(groups_of(p)) > 0L
 
 as_rowwise <- function(p, ids) {
-  held <- unclass(with_groups(p, NULL))
+  held <- held_by(p)
+  held$groups <- NULL
   held$ids <- unique(ids)
-  structure(held, class = c("muster_rowwise", "muster_partition"))
+  new_handle(held, c("muster_rowwise", "muster_partition"))
 }
 
 # The groups of p, as far as their columns are still there; or each row as one.
@@ -34,7 +35,7 @@ with_groups_of <- function(handle, p) {
   with_groups(handle, intersect(groups_of(p), names(handle)))
 }
 
-ids_of <- function(p) as.character(.subset2(p, "ids"))
+ids_of <- function(p) as.character(held_by(p)$ids)
 
 # The groups of other data, which verbs of dplyr or muster's see.
 group_vars.muster_rowwise <- function(x) ids_of(x)
@@ -92,6 +93,7 @@ summarise.muster_rowwise <- function(.data, ..., .by = NULL, .groups = NULL) {
     c("keep", "drop", "rowwise"), call
   )
   exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
+  exprs <- chosen_exprs(.data, "summarise", exprs, call)
   exprs <- c(exprs, list(list(name = ".groups", code = "drop", env = baseenv())))
   done <- rowwise_parts(.data, "summarise", exprs, call)
   switch(kept, keep = with_groups(done, ids_of(.data)), drop = with_groups(done, NULL), done)

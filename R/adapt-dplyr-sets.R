@@ -1,24 +1,52 @@
 # dplyr's sets of rows: see adapt-dplyr.R.
 
 union_all.muster_partition <- function(x, y, ...) {
-  call <- dplyr_call("union_all")
-  stack_parts(x, set_side(x, y, call), call)
+  sides <- set_sides(x, y, "union_all", ...)
+  stack_parts(sides$x, sides$y, dplyr_call("union_all"))
 }
 
 union.muster_partition <- function(x, y, ...) {
-  call <- dplyr_call("union")
-  distinct_rows(stack_parts(x, set_side(x, y, call), call))
+  sides <- set_sides(x, y, "union", ...)
+  distinct_rows(stack_parts(sides$x, sides$y, dplyr_call("union")))
 }
 
 intersect.muster_partition <- function(x, y, ...) {
-  y <- set_side(x, y, dplyr_call("intersect"))
-  distinct_rows(with_groups(among_verb("semi_join", x, y, names(x)), groups_of(x)))
+  sides <- set_sides(x, y, "intersect", ...)
+  among <- among_verb("semi_join", sides$x, sides$y, names(x))
+  distinct_rows(with_groups(among, groups_of(x)))
 }
 
 setdiff.muster_partition <- function(x, y, ...) {
-  y <- set_side(x, y, dplyr_call("setdiff"))
-  distinct_rows(with_groups(among_verb("anti_join", x, y, names(x)), groups_of(x)))
+  sides <- set_sides(x, y, "setdiff", ...)
+  among <- among_verb("anti_join", sides$x, sides$y, names(x))
+  distinct_rows(with_groups(among, groups_of(x)))
 }
+
+# list(x, y): both on the workers, with the columns of x in their order, of the types that dplyr
+# gives to the result.
+set_sides <- function(x, y, verb, ...) {
+  call <- dplyr_call(verb)
+  if (...length()) refuse_argument(setdiff(c(...names(), "..."), "")[1L], call)
+  y <- set_side(x, y, call)
+  types <- lapply(list(x = x, y = y), prototype, call)
+  verb <- getExportedValue("dplyr", verb)
+  made <- tryCatch(verb(types$x, types$y), error = function(e) {
+    abort_muster("input", "`x` and `y` must have columns whose types can be one.",
+      details = message_of(e), argument = "y", call = call
+    )
+  })
+  as_made <- function(side, own) {
+    if (same_types(own, made)) {
+      return(side)
+    }
+    step <- list(kind = "inner", fun = "like_parts", args = list(plain_frame(made)))
+    with_groups(near_stage(check_partition(side, "x", call), list(step), call), groups_of(side))
+  }
+  list(x = as_made(x, types$x), y = as_made(y, types$y))
+}
+
+# Of data frames without rows.
+same_types <- function(one, other) identical(as.list(one), as.list(other))
 
 distinct_rows <- function(p) {
   with_groups(dplyr::distinct(with_groups(p, NULL)), groups_of(p))
@@ -56,7 +84,9 @@ stack_parts <- function(x, y, call) {
 }
 
 setequal.muster_partition <- function(x, y, ...) {
-  y <- set_side(x, y, dplyr_call("setequal"))
+  call <- dplyr_call("setequal")
+  if (...length()) refuse_argument(setdiff(c(...names(), "..."), "")[1L], call)
+  y <- set_side(x, y, call)
   x <- with_groups(x, NULL)
   lacks <- function(x, y) nrow(among_verb("anti_join", x, y, names(x), list())) > 0L
   !lacks(x, y) && !lacks(y, x)

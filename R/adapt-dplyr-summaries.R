@@ -20,7 +20,16 @@ summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
     # Those of one across() don't see each other's results.
     made <- c(made, lapply(batch, c, list(seen = length(made))))
   }
-  with_groups(summarise_over(.data, made, groups, call), left)
+  # Without groups dplyr's values of no rows have the types.
+  done <- if (length(groups) && !nrow(.data)) {
+    dropped <- list(name = ".groups", code = "drop", env = baseenv())
+    verb_stage(check_partition(.data, ".data", call), "summarise", c(made, list(dropped)), groups,
+      call
+    )
+  } else {
+    summarise_over(.data, made, groups, call)
+  }
+  with_groups(done, left)
 }
 
 # summarise_parts() with results that may have the name of a key, or of a result before them, whose
@@ -153,10 +162,12 @@ across_exprs <- function(one, unnamed, p, call, made = list()) {
   }
   parts <- as.list(match.call(function(.cols, .fns, ..., .names) NULL, one$code))[-1L]
   more <- parts[!names(parts) %in% c(".cols", ".fns", ".names")]
-  cols <- if (is.null(parts$.cols)) quote(everything()) else parts$.cols
-  there <- across_frame(p, made, cols, one$env, call)
-  columns <- tidyselect::eval_select(rlang::new_quosure(cols, one$env), there)
-  sources <- names(there)[columns]
+  cols <- if (".cols" %in% names(parts)) parts$.cols else quote(everything())
+  source <- across_source(p, made, call)
+  columns <- tidyselect::eval_select(
+    rlang::new_quosure(chosen_code(cols, one$env, source), one$env), frame_of_names(source$names)
+  )
+  sources <- source$names[columns]
   fns <- if (is.null(parts$.fns)) quote(`(`) else parts$.fns
   several <- is_call_of(fns, c("list", "c"))
   if (several) {
@@ -187,25 +198,28 @@ across_exprs <- function(one, unnamed, p, call, made = list()) {
   }), recursive = FALSE)
 }
 
-# A data frame without rows that has the columns that across() chooses from.
-across_frame <- function(p, made, cols, env, call) {
-  there <- prototype(p[setdiff(names(p), groups_of(p))], call)
-  names <- vapply(made, `[[`, "", "name")
-  if (!length(names)) {
-    return(there)
+# The columns that across() chooses from, see column_source(). Results before it are computed if a
+# predicate is asked.
+across_source <- function(p, made, call) {
+  groups <- groups_of(p)
+  own <- column_source(p, call, setdiff(names(p), groups))
+  results <- setdiff(vapply(made, `[[`, "", "name"), groups)
+  new <- NULL
+  new_source <- function() {
+    if (is.null(new)) new <<- column_source(summarise_over(p, made, groups, call), call)
+    new
   }
-  chosen <- c(
-    "c", ":", "!", "-", "&", "|", "(", "starts_with", "ends_with", "contains", "matches",
-    "num_range", "everything", "last_col", "all_of", "any_of"
-  )
-  # By types: those of results are known when they are there.
-  others <- setdiff(all.names(cols), c(chosen, names(there), names, "::", "dplyr", "tidyselect"))
-  types <- any(vapply(others, function(name) is.function(get0(name, env)), NA))
-  new <- if (types) prototype(summarise_over(p, made, groups_of(p), call), call)
-  for (name in setdiff(names, groups_of(p))) {
-    there[[name]] <- if (is.null(new[[name]])) logical() else new[[name]]
+  source <- own
+  source$names <- union(own$names, results)
+  source$types <- function() {
+    there <- as.list(own$types())[own$names]
+    if (length(results)) there[results] <- as.list(new_source()$types())[results]
+    there
   }
-  there
+  source$column <- function(name) {
+    (if (name %in% results) new_source() else own)$column(name)
+  }
+  source
 }
 
 # Code for each function of a list in a variable: its name, if it is an aggregate.

@@ -30,6 +30,14 @@
 #' the order of their keys' parts, see [partition_shuffle()]. So what depends on the order, as
 #' `lag()`, `first()` and `cumsum()` do, is dplyr's only before these, and again after `arrange()`.
 #'
+#' @section Choosing columns:
+#' Predicates, as in `where(is.numeric)`, see the columns of all rows, whatever parts and groups
+#' there are, in `across()` and the like too. Those that ask for the type have no need of rows:
+#' `is.numeric()`, `is.factor()`, `inherits()`, `class()` and their like, and functions or lambdas
+#' that compare and combine only these. For any other, as `where(~ any(is.na(.x)))`, the columns
+#' come to the session one after the other. With groups, and row by row, such a predicate is
+#' refused after columns that the same verb makes.
+#'
 #' @section With groups:
 #' dplyr itself evaluates `mutate()`, `transmute()`, `filter()`, the `slice` functions, `do()` and
 #' `group_modify()` on the workers, so all that it can do works: `row_number()`, `lag()`,
@@ -101,7 +109,8 @@
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `nest_by()`,
 #' `group_map()`, `group_split()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`,
-#' `.locale` and `multiple = "warning"`. Sets of rows are of the same columns.
+#' `.locale`, `multiple = "warning"`, and `add` and `.dots` of `group_by()`. Sets of rows are of two
+#' tables with the same columns.
 #'
 #' @section Coming from multidplyr:
 #' `cluster_start(n)` is for `new_cluster(n)`, `partition_scatter(cl, x)` for `partition(x, cl)`,
@@ -136,6 +145,7 @@ group_by.muster_partition <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   check_flag(.add, ".add", call)
   if (!isTRUE(.drop)) refuse_argument(".drop", call)
   columns <- names(.data)
+  refuse_former(rlang::enquos(...), call)
   exprs <- quo_exprs(rlang::enquos(..., .named = TRUE), call, columns)
   exprs <- unlist(lapply(exprs, picked_exprs, .data, call), recursive = FALSE)
   exprs <- Filter(function(one) !is.null(one$code), exprs)
@@ -145,6 +155,17 @@ group_by.muster_partition <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   missing <- setdiff(by, names(.data))
   if (length(missing)) abort_column(missing[1L], columns, "...", call)
   with_groups(.data, c(if (.add) groups_of(.data), by))
+}
+
+# Arguments that group_by() had, for which dplyr still takes them.
+refuse_former <- function(quos, call) {
+  there <- intersect(names(quos), c("add", ".dots"))
+  if (length(there)) {
+    abort_muster("input", paste0("`", there[1L], "` is no argument of group_by() any more."),
+      hints = "`.add = TRUE` adds groups; across(all_of(names)) takes columns by their names.",
+      argument = there[1L], call = call
+    )
+  }
 }
 
 # across() and pick() of columns as they are.
@@ -179,14 +200,14 @@ groups_of <- function(p) {
       hints = "ungroup() first, or collect() the rows.", call = call
     )
   }
-  as.character(.subset2(p, "groups"))
+  as.character(held_by(p)$groups)
 }
 
 with_groups <- function(p, by) {
-  held <- unclass(p)
+  held <- held_by(p)
   held$groups <- if (length(by)) unique(by)
   held$ids <- NULL
-  structure(held, class = "muster_partition")
+  new_handle(held)
 }
 
 # ---- Columns
@@ -221,17 +242,27 @@ rename_with.muster_partition <- function(.data, .fn, .cols = dplyr::everything()
 
 relocate.muster_partition <- function(.data, ..., .before = NULL, .after = NULL) {
   call <- dplyr_call("relocate")
-  places <- dplyr::relocate(prototype(.data, call), ...,
-    .before = {{ .before }}, .after = {{ .after }}
+  check_partition(.data, ".data", call)
+  source <- column_source(.data, call)
+  quos <- lapply(rlang::enquos(...), chosen_code, NULL, source)
+  places <- list(.before = rlang::enquo(.before), .after = rlang::enquo(.after))
+  places <- lapply(Filter(Negate(rlang::quo_is_null), places), chosen_code, NULL, source)
+  places <- dplyr::relocate(frame_of_names(names(.data)), !!!quos,
+    .before = !!places$.before, .after = !!places$.after
   )
-  renamed_columns(.data, match_names(names(places), names(.data)), call)
+  renamed_columns(.data, unlist(places), call)
 }
-
-match_names <- function(names, all) stats::setNames(match(names, all), names)
 
 # Numbers of columns, by their new names. quos: from enquos().
 selected <- function(p, quos, call, eval = tidyselect::eval_select) {
-  eval(rlang::expr(c(!!!quos)), prototype(p, call))
+  check_partition(p, ".data", call)
+  quos <- lapply(quos, chosen_code, NULL, column_source(p, call))
+  eval(rlang::expr(c(!!!quos)), frame_of_names(names(p)))
+}
+
+# For selections without predicates: each column has its number.
+frame_of_names <- function(names) {
+  new_frame(rlang::set_names(as.list(seq_along(names)), names), 1L)
 }
 
 # A data frame without rows that has the columns and their types: parts with rows know them.
@@ -325,6 +356,7 @@ whole_verb <- function(p, verb, exprs, call) {
 verb_parts <- function(p, verb, exprs, call) {
   by <- if (is_rowwise(p)) ids_of(p) else groups_of(p)
   refuse_numbers(exprs, call)
+  exprs <- chosen_exprs(p, verb, exprs, call)
   for (one in exprs) {
     # Names of other verbs' arguments are no columns, as `n` of slice_min().
     changed <- verb %in% c("mutate", "transmute") && one$name %in% by

@@ -4,7 +4,7 @@
 #' @export
 dim.muster_partition <- function(x) {
   names <- names(x)
-  c(as.integer(.subset2(x, "rows")), if (is.null(names)) NA_integer_ else length(names))
+  c(as.integer(held_by(x)$rows), if (is.null(names)) NA_integer_ else length(names))
 }
 
 #' @export
@@ -50,7 +50,7 @@ length.muster_partition <- function(x) length(names(x))
 `[[.muster_partition` <- function(x, i, ...) handle_field(x, i, sys.call())
 
 handle_field <- function(x, name, call) {
-  held <- unclass(x)
+  held <- held_by(x)
   field <- is.character(name) && length(name) == 1L && name %in% c(names(held), "groups")
   if (!field || name %in% names(x)) refuse_column(name, call)
   held[[name]]

@@ -21,8 +21,13 @@
 #' Handles answer like data frames: `dim()`, `nrow()`, `names()`; `head()` and `tail()`, which bring
 #' only these rows to the session; `str()`; and `summary()`, which brings one column after the
 #' other. `p["x"]` and `p[, c("x", "y")]` are handles to some of the columns. Rows are chosen by
-#' `partition_map()`. `unique()` has each row once. `p$x`, `rbind()` and changes in place are
-#' refused.
+#' `partition_map()`. `unique()` has each row once. `as.data.frame()` is `partition_collect()`, so
+#' functions that make a data frame of what they are given, as `lm()` and `write.csv()` do, bring
+#' all rows to the session. `p$x`, `rbind()` and changes in place are refused, and so are all
+#' other generic functions of packages base, stats and utils, and those made of them, as `is.na()`,
+#' `subset()` and `lapply()`: with an error of class `muster_error_input` that says what to use. A
+#' handle isn't a list, so functions that need one, as `purrr::map()` and `data.table::setDT()`,
+#' fail with errors of their own.
 #'
 #' @section When a worker is lost:
 #' Only the parts that were lost with it are made again, and only when they are needed: with the

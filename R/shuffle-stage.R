@@ -152,22 +152,31 @@ note_released <- function(released, id, kept) {
   }
 }
 
-# A handle: the cluster's and the stage's number, the text that a copy prints, and a token, which
-# all its copies in this session share.
+# A handle: the cluster's and the stage's number, what a copy prints, and a token, which all its
+# copies in this session share.
 new_partition <- function(stage, cluster, token) {
-  structure(
-    list(
-      cluster = cluster, stage = stage$id, parts = stage$count, rows = sum(stage$rows),
-      bytes = sum(stage$bytes), token = token
-    ),
-    class = "muster_partition"
-  )
+  new_handle(list(
+    cluster = cluster, stage = stage$id, parts = stage$count, rows = sum(stage$rows),
+    bytes = sum(stage$bytes), token = token
+  ))
 }
+
+# Not a list with a class: code that looks at the type alone, as data.table::setDT() and
+# purrr::map() do, would take what is held for columns. Nor an environment, from which lm() and the
+# like would take variables. Changes of its attributes change all copies, so there are none.
+new_handle <- function(held, class = "muster_partition") {
+  handle <- .Call(ffi_opaque)
+  attr(handle, "held") <- held
+  class(handle) <- class
+  handle
+}
+
+held_by <- function(p) attr(p, "held", exact = TRUE)
 
 # list(cl, shuffle, stage, token), or NULL for a copy made through serialization. The token keeps
 # the parts: p itself may be collected while they are used.
 open_handle <- function(p) {
-  token <- .subset2(p, "token")
+  token <- held_by(p)$token
   held <- .Call(ffi_hidden, token$held)
   if (!is.null(held)) c(held, list(token = token))
 }
@@ -310,7 +319,7 @@ print.muster_partition <- function(x, ...) {
 
 #' @export
 format.muster_partition <- function(x, ...) {
-  held <- unclass(x)
+  held <- held_by(x)
   text <- paste0(
     "muster partition: ",
     format(held$rows, big.mark = ",", decimal.mark = ".", scientific = FALSE), " rows, ",

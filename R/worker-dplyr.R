@@ -228,7 +228,7 @@ sample_row <- function(x) {
 
 like_parts <- function(x, model) {
   if (!frame_rows(x)) {
-    return(x)
+    return(model)
   }
   if (any(vapply(x, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
   plain_frame(dplyr::bind_rows(model, x))

@@ -213,6 +213,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_command_lines, 2),
     ENTRY(ffi_hide, 2),
     ENTRY(ffi_hidden, 1),
+    ENTRY(ffi_opaque, 0),
     ENTRY(ffi_notified, 0),
     ENTRY(ffi_needs, 1),
     ENTRY(ffi_is_unknown, 2),

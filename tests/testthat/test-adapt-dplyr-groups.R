@@ -81,7 +81,7 @@ if (has_dplyr) test_cluster("Questions about data of two workers, in dplyr's wor
     refused(p$km, "pull\\(p, \"km\"\\)")
     refused(p[["km"]], "pull\\(p, \"km\"\\)")
     refused(p[[2]], "pull\\(p, 2\\)")
-    refused(lapply(p, class), "take a column")
+    refused(lapply(p, class), "lapply\\(\\) isn.t possible")
     refused(p$km <- 1, "in place")
     refused(p[["km"]] <- 1, "in place")
     refused(p["km"] <- 1, "in place")

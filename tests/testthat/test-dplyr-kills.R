@@ -64,7 +64,9 @@ verbs <- if (has_dplyr) {
     grouped_transmute = list(
       function(p) dplyr::transmute(in_groups(p), z = rank(x)), c("call", moved)
     ),
-    grouped_filter = list(function(p) dplyr::filter(p, x > mean(x), .by = k), steps),
+    grouped_filter = list(
+      function(p) dplyr::filter(p, x > mean(x), .by = k), c("call", moved)
+    ),
     slice = list(function(p) dplyr::slice(in_groups(p), c(1, n())), c("call", moved)),
     slice_sample = list(function(p) dplyr::slice_sample(in_groups(p), n = 3), c("call", moved)),
     slice_head = list(function(p) dplyr::slice_head(p, n = 25), "inner"),
@@ -81,7 +83,7 @@ verbs <- if (has_dplyr) {
       dplyr::mutate(dplyr::rowwise(p), z = max(x, y), r = runif(1))
     }, "call"),
     row_summarise = list(
-      function(p) dplyr::summarise(dplyr::rowwise(p, k), z = sum(x, y)), c("inner", "call")
+      function(p) dplyr::summarise(dplyr::rowwise(p, k), z = sum(x, y)), "call"
     ),
     nest_join = list(function(p) dplyr::nest_join(p, side, by = "k"), moved),
     pull = list(function(p) dplyr::pull(p, x), "inner")

@@ -260,7 +260,7 @@ test_cluster("A handle from a file, or without its token, is refused by every ve
   p <- partition_scatter(cl, data.frame(x = 1:10))
   file <- file.path(local_folder(), "handle.rds")
   saveRDS(p, file)
-  without <- structure(replace(unclass(p), "token", NULL), class = class(p))
+  without <- new_handle(replace(held_by(p), "token", NULL))
   for (copy in list(readRDS(file), without)) {
     verbs <- list(
       function() partition_collect(copy), function() partition_map(copy, identity),

@@ -34,6 +34,9 @@ SEXP ffi_text(const char *bytes, size_t n);
 // can't compare those. ffi_hidden gives value, or NULL for a copy.
 SEXP ffi_hide(SEXP key, SEXP value);
 SEXP ffi_hidden(SEXP pointer);
+// ffi_opaque makes an object that has no elements, only the attributes that it is given. They stay
+// in copies from serialization.
+SEXP ffi_opaque(void);
 
 // ---- settings.c
 

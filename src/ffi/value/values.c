@@ -145,6 +145,10 @@ SEXP ffi_hide(SEXP key, SEXP value) {
   return pointer;
 }
 
+SEXP ffi_opaque(void) {
+  return R_MakeExternalPtr(NULL, R_NilValue, R_NilValue);
+}
+
 SEXP ffi_hidden(SEXP pointer) {
   if (TYPEOF(pointer) != EXTPTRSXP) return R_NilValue;
   SEXP ref = R_ExternalPtrProtected(pointer);
