@@ -22,8 +22,8 @@ local_places <- function(env) {
 
 # code: a list. names: all that it names, and functions and formulas that it names so, in turn.
 # functions: those of the first place, by name; in_functions: what these name. failed: conditions
-# of arguments whose evaluation fails, by place and name. missing: places and names of arguments that
-# were not given, which code may pass on.
+# of arguments whose evaluation fails, by place and name. missing: places and names of arguments
+# that were not given, which code may pass on.
 code_uses <- function(code, places) {
   names <- in_functions <- missing <- character()
   functions <- failed <- list()
@@ -60,8 +60,8 @@ code_uses <- function(code, places) {
   )
 }
 
-# Was this argument not given? What it stands for, if not for nothing, is a name: of an argument that
-# was passed on, or its default.
+# Was this argument not given? What it stands for, if not for nothing, is a name: of an argument
+# that was passed on, or its default.
 is_not_given_in <- function(name, place) {
   is.symbol(do.call(substitute, list(as.name(name), place))) &&
     isTRUE(tryCatch(eval(call("missing", as.name(name)), place), error = function(e) FALSE))

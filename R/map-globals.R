@@ -26,9 +26,10 @@ can_change <- function(job, classes) {
 }
 
 # list(globals, packages, around, classes, left, there, methods): variables of the global
-# environment, and packages that are attached here, which whatever travels uses; what it uses of the frames around
-# functions; the classes of all that; the names of variables that only a string names and that are
-# too large to go along for that; and what these workers have already, see map-exports.R.
+# environment, and packages that are attached here, which whatever travels uses; what it uses of the
+# frames around functions; the classes of all that; the names of variables that only a string names
+# and that are too large to go along for that; what these workers have already, see map-exports.R;
+# and methods that the session has registered.
 find_needs <- function(travels, cl, call) {
   found <- with_methods(.Call(ffi_needs, travels), travels)
   if (is.null(found)) list() else checked_needs(found, cl, call)

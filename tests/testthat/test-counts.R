@@ -13,6 +13,8 @@ run_below <- function(command, args, code, folder) {
   script <- file.path(folder, "script.R")
   writeLines(c(
     "suppressMessages(library(muster))",
+    # No fork server that warms up meanwhile.
+    "utils::assignInNamespace(\"early_workers_max\", 0L, \"muster\")",
     "cl <- cluster_start(2)",
     "f <- compiler::cmpfun(function(i) i)",
     "rounds <- function(n, op) eval(bquote(for (k in seq_len(.(n))) .(op)), globalenv())",
@@ -63,8 +65,9 @@ test_cluster("W: a task takes no more instructions in the session than it did", 
     submit = "task_submit(cl, f, 1)",
     value = "{ if (k == 1L) done <- task_submit(cl, f, 1); task_value(done) }"
   ))
-  # Two weeks of small additions had made them 62,900 and 25,000.
-  expect_lt(counted[["submit"]], 32000)
+  # Two weeks of small additions had made them 62,900 and 25,000. 2,500 are the comparison of options
+  # and variables with the last task's.
+  expect_lt(counted[["submit"]], 34500)
   expect_lt(counted[["value"]], 9500)
 })
 
@@ -106,7 +109,8 @@ test_cluster("W: calls, tasks, maps and losses make no more system calls than th
     call = "clusterCall(cl, f, 1)", task = "task_value(task_submit(cl, f, 1))",
     map = "cluster_map(cl, 1:100, f)"
   ))
-  expect_true(all(counted["session", ] < c(11, 8, 65)))
+  # One for each task or piece asks for the working directory.
+  expect_true(all(counted["session", ] < c(11, 9, 80)))
   expect_true(all(counted["others", ] < c(17, 9.5, 105)))
   expect_true(all(counted["sent", ] < c(530, 270, 2300)))
   expect_true(all(counted["answered", ] < c(500, 95, 3400)))

@@ -306,6 +306,17 @@ static int hold_context(const struct nodes *nodes, struct mst_job **out) {
   return 0;
 }
 
+// context_tag gives a number for R, mostly the last one again.
+static SEXP context_tag(double id) {
+  static SEXP tag;
+  if (tag != NULL && REAL(tag)[0] == id) return tag;
+  if (tag != NULL) R_ReleaseObject(tag);
+  tag = NULL; // if there is no memory for another
+  tag = Rf_ScalarReal(id);
+  R_PreserveObject(tag);
+  return tag;
+}
+
 // is_own: it is a call of muster's own function of this name, or of any if that is NULL.
 static int is_own(SEXP fun, const char *name) {
   static const char own[] = "muster:::";
@@ -357,7 +368,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
     UNPROTECT(1);
     return Rf_ScalarInteger(outcome);
   }
-  SEXP tag = PROTECT(Rf_ScalarReal((double)jobs[Rf_xlength(needs)]->id));
+  SEXP tag = PROTECT(context_tag((double)jobs[Rf_xlength(needs)]->id));
   struct mst_blob *payload =
       ffi_payload(fun, args, tag, (seen & FFI_SCAN_LARGE) != 0);
   uint32_t few[sizeof nodes.few];

@@ -1,5 +1,5 @@
 // Options and the working directory, as they were when they were last noted. Options are compared
-// by address, see worker/track.c.
+// by address, see worker/track.c: each has a cell in R's list, which never gets another name.
 #include <string.h>
 #include <unistd.h>
 
@@ -24,9 +24,11 @@ static void note_options(struct ffi_settings *settings) {
   for (SEXP now = options_now(); now != R_NilValue; now = CDR(now)) {
     if (settings->count == FFI_OPTIONS_MAX) return;
     settings->options[settings->count++] =
-        (struct ffi_option){.name = TAG(now), .value = CAR(now)};
+        (struct ffi_option){.cell = now, .value = CAR(now)};
     SET_VECTOR_ELT(settings->held, 0,
                    Rf_cons(CAR(now), VECTOR_ELT(settings->held, 0)));
+    SET_VECTOR_ELT(settings->held, 0,
+                   Rf_cons(now, VECTOR_ELT(settings->held, 0)));
   }
 }
 
@@ -48,17 +50,19 @@ static int same_value(SEXP one, SEXP other) {
 }
 
 static int options_changed(struct ffi_settings *settings) {
-  int i = 0;
+  const struct ffi_option *option = settings->options;
+  const struct ffi_option *end = option + settings->count;
   int moved = 0;
-  for (SEXP now = options_now(); now != R_NilValue; now = CDR(now), i++) {
-    if (i >= settings->count || settings->options[i].name != TAG(now)) return 1;
-    if (settings->options[i].value == CAR(now)) continue;
-    if (!same_value(settings->options[i].value, CAR(now))) return 1;
+  SEXP now = options_now();
+  for (; option != end && option->cell == now; option++, now = CDR(now)) {
+    if (option->value == CAR(now)) continue;
+    if (!same_value(option->value, CAR(now))) return 1;
     moved = 1;
   }
+  if (option != end || now != R_NilValue) return 1;
   // Else every later call would compare these values again.
-  if (moved && i == settings->count) note_options(settings);
-  return i != settings->count;
+  if (moved) note_options(settings);
+  return 0;
 }
 
 int ffi_settings_changed(struct ffi_settings *settings) {
@@ -72,7 +76,7 @@ SEXP ffi_settings_options(const struct ffi_settings *settings) {
   SEXP names = PROTECT(Rf_allocVector(STRSXP, settings->count));
   for (int i = 0; i < settings->count; i++) {
     SET_VECTOR_ELT(options, i, settings->options[i].value);
-    SET_STRING_ELT(names, i, PRINTNAME(settings->options[i].name));
+    SET_STRING_ELT(names, i, PRINTNAME(TAG(settings->options[i].cell)));
   }
   Rf_setAttrib(options, R_NamesSymbol, names);
   UNPROTECT(2);

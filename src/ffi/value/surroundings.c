@@ -20,21 +20,21 @@ static size_t count_variables(void) {
   return n;
 }
 
+// setenv() never changes a string in place, nor frees it; what it puts elsewhere counts as changed.
 static int variables_changed(const struct ffi_surroundings *around) {
   const size_t n = around->variable_count;
-  for (size_t i = 0; i < n; i++) {
-    if (environ == NULL || environ[i] != around->variables[i]) return 1;
-  }
-  return n > 0 ? environ[n] != NULL : count_variables() > 0;
+  return environ == NULL || environ != around->at || environ[n] != NULL ||
+         memcmp(environ, around->variables, n * sizeof *environ) != 0;
 }
 
-// setenv() never changes a string in place, nor frees it. Without memory they count as changed.
+// Without memory they count as changed.
 static void note_variables(struct ffi_surroundings *around) {
   const size_t n = count_variables();
   char **noted = realloc(around->variables, (n + 1) * sizeof *noted);
-  around->variable_count = 0;
+  around->at = NULL;
   if (noted == NULL) return;
   around->variables = noted;
+  around->at = environ;
   if (n > 0) memcpy(noted, environ, n * sizeof *noted);
   around->variable_count = n;
 }

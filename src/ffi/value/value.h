@@ -41,13 +41,13 @@ SEXP ffi_opaque(void);
 // ---- settings.c
 
 struct ffi_option {
-  SEXP name; // symbols live as long as R
+  SEXP cell;
   SEXP value;
 };
 // If there are more, they always count as changed.
 #define FFI_OPTIONS_MAX 1000
 struct ffi_settings {
-  SEXP held; // a list of one, preserved: a pairlist of the options' values
+  SEXP held; // a list of one, preserved: a pairlist of the options' cells and values
   struct ffi_option options[FFI_OPTIONS_MAX];
   int count;
   char directory[4096];
@@ -65,7 +65,8 @@ SEXP ffi_settings_directory(const struct ffi_settings *settings);
 #define FFI_LOCALES 4
 struct ffi_surroundings {
   struct ffi_settings settings;
-  char **variables;
+  char **at;        // environ
+  char **variables; // what it had
   size_t variable_count;
   char locales[FFI_LOCALES][128];
 };
