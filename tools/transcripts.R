@@ -64,7 +64,8 @@ wire_transcript <- function(file) {
   # Signs of life; and signals to what a lost worker may have left, which aren't sent if its end is
   # heard before that of its channel.
   frames <- frames[!frames$kind %in% c("16", "17", "38"), ]
-  private <- frames$kind %in% private_kinds
+  # A cluster's first job is its tasks' context, which has the session's directory.
+  private <- frames$kind %in% private_kinds | (frames$kind == "12" & frames$call == "1")
   frames$length[private] <- "-"
   frames$hash[private] <- "-"
   form <- paste("%-12s flags %s attempt %s cluster %s worker %s epoch %s call %s",
