@@ -17,6 +17,7 @@ cli_probe_help <- c(
   "  --resolve               look up the names of what was found",
   "  --edges                 also probe the first and last address of blocks",
   "  --public                allow addresses on the public internet",
+  "  --max N                 allow so many addresses, default 65,536",
   "  --all                   show every address, not only what is open",
   "  --json                  print JSON",
   "  --quiet                 print nothing, only set the status",
@@ -31,7 +32,7 @@ cli_probe_help <- c(
 
 cli_probe_valued <- c(
   "port", "timeout", "retries", "in-flight", "rate", "service", "exclude", "mechanism",
-  "overall"
+  "overall", "max"
 )
 cli_probe_flags <- c("resolve", "edges", "public", "all", "json", "quiet", "help")
 cli_probe_short <- c(
@@ -47,6 +48,10 @@ cli_probe <- function(args) {
   as_pmfind <- !is.null(options$mechanism)
   read <- if (as_pmfind) pmfind_arguments else probe_arguments
   plan <- read(options, given$rest)
+  if (!is.null(options$max)) {
+    before <- options(muster.discover_max = cli_number(options$max, "max"))
+    on.exit(options(before))
+  }
   found <- cli_discover(plan, options$overall)
   open <- found[which(found$status == "open"), ]
   list(
@@ -64,6 +69,15 @@ cli_discover <- function(arguments, overall) {
     on.exit(setTimeLimit())
   }
   ended <- function(e) {
+    hint <- if (!is.null(e$address)) {
+      "--public allows them, if you may scan them; ?discover in R says why you must say so."
+    } else if (!is.null(e$addresses)) {
+      paste0("--max ", format(e$addresses, scientific = FALSE), " probes them all.")
+    }
+    # The error's own hint is for R.
+    if (!is.null(hint)) {
+      abort_muster("input", sub("\n.*", "", conditionMessage(e)), hints = hint, call = NULL)
+    }
     if (is.null(e$found) || inherits(e, "muster_error")) raise_condition(e)
     e$found
   }

@@ -22,9 +22,11 @@ read_targets <- function(targets, name, edges, call) {
   read
 }
 
-# A target with a slash that isn't a block is a file of targets.
+# A target with a slash that isn't a block is a file of targets; so is one that begins with a slash,
+# or with `./`, `../` or `~/`.
 expand_files <- function(targets, name, call) {
-  is_file <- grepl("/", targets, fixed = TRUE) & !grepl("^[0-9a-fA-F.:]+/[^/]*$", targets)
+  is_file <- grepl("^([.]{1,2}|~)?/", targets) |
+    (grepl("/", targets, fixed = TRUE) & !grepl("^[0-9a-fA-F.:]+/[^/]*$", targets))
   as.character(unlist(Map(function(target, file) {
     if (file) read_hostfile(target, name, call) else target
   }, targets, is_file), use.names = FALSE))
@@ -92,7 +94,12 @@ warn_lost <- function(lost) {
 check_targets <- function(wanted, without, edges, public, call) {
   sum <- .Call(ffi_targets_sum, wanted$ranges, without$ranges, edges)
   if (sum$total == 0 && !length(wanted$lost)) {
-    abort_muster("input", "`targets` must have an address that isn't excluded.",
+    abort_muster("input",
+      if (length(wanted$ranges)) {
+        "`targets` must have an address that isn't excluded."
+      } else {
+        "`targets` has no address: its files list none."
+      },
       argument = "targets", call = call
     )
   }

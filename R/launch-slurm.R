@@ -243,14 +243,17 @@ pending_jobs <- function(names) {
   )
 }
 
-# squeue() gives what squeue prints of jobs with these names; nothing where it fails.
+# squeue() gives what squeue prints of jobs with these names; nothing where it fails, or takes more
+# than 20 s. The limit is another program's: system2(timeout = ) takes Ctrl-C away from R, or ends it.
 squeue <- function(names, states, format) {
   user <- Sys.info()[["effective_user"]]
+  command <- c(
+    if (nzchar(Sys.which("timeout"))) c("timeout", "--foreground", "20"), "squeue",
+    "-h", "-u", shQuote(user), "-t", states, "-n", paste(names, collapse = ","),
+    "-o", shQuote(format)
+  )
   tryCatch(
-    suppressWarnings(system2("squeue", c(
-      "-h", "-u", shQuote(user), "-t", states, "-n", paste(names, collapse = ","),
-      "-o", shQuote(format)
-    ), stdout = TRUE, stderr = FALSE, timeout = 20)),
+    suppressWarnings(system2(command[1L], command[-1L], stdout = TRUE, stderr = FALSE)),
     error = function(e) character()
   )
 }

@@ -228,6 +228,17 @@ rules <- list(
                   "abort_muster(), warn_muster() or inform_muster()",
                   setdiff(package_r, "R/conditions.R"))
   },
+  # It takes over SIGINT: a Ctrl-C meanwhile is lost, or ends R.
+  "no system2(timeout = ) in R/" = function() {
+    calls <- function(code) {
+      if (!is.call(code)) return(FALSE)
+      name <- if (is.symbol(code[[1L]])) as.character(code[[1L]]) else ""
+      (name %in% c("system", "system2") && "timeout" %in% names(code)) ||
+        any(vapply(Filter(is.language, as.list(code)), calls, NA))
+    }
+    bad <- Filter(function(file) any(vapply(parse(file), calls, NA)), package_r)
+    offence(bad, rep(1L, length(bad)), "the program `timeout` has a limit that Ctrl-C passes")
+  },
   "no library() in R/" = function() {
     search_tokens("SYMBOL_FUNCTION_CALL", "^(library|require)$",
                   "requireNamespace() and `::`, or an import", package_r)

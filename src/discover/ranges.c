@@ -88,6 +88,8 @@ static int is_local_v6(const struct mst_range *range) {
 int mst_range_public(const struct mst_range *range, struct mst_ip *first) {
   if (range->v6) {
     *first = (struct mst_ip){.v6 = 1, .net = range->net, .low = range->first};
+    // Behind the unspecified address and loopback, which are 0 and 1.
+    if (range->net == 0 && first->low <= 1) first->low = 2;
     return !is_local_v6(range);
   }
   struct mst_range rest[1 + sizeof local_v4 / sizeof local_v4[0]];

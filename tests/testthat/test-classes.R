@@ -81,6 +81,7 @@ test_cluster("a package with S4 methods for another's class is loaded with it", 
 })
 
 test_cluster("values bring their packages into the session", {
+  skip_without("Matrix")
   told <- in_new_r(function() {
     cl <- cluster_start(1)
     make <- function(i) getExportedValue("Matrix", "Matrix")(c(i, 0, 0, 2), 2, sparse = TRUE)

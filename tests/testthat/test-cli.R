@@ -167,3 +167,14 @@ test_that("muster host takes no arguments", {
   expect_match(cli("host", "--help")$text[1L], "^Usage: muster host")
   expect_identical(cli("host", "node1")$status, 2L)
 })
+
+test_that("U9: hints of the command are its own options", {
+  public <- quiet_cli("probe", "192.0.2.1", "--port", "1")
+  expect_identical(public$status, 2L)
+  expect_match(paste(public$text, collapse = "\n"), "such as 192.0.2.1.\\ni --public allows them")
+  many <- quiet_cli("probe", "127.0.0.0/29", "--port", "1", "--max", "4")
+  expect_identical(many$status, 2L)
+  expect_match(paste(many$text, collapse = "\n"), "has 6 addresses.\\ni --max 6 probes them all")
+  expect_false(any(grepl("options(", c(public$text, many$text), fixed = TRUE)))
+  expect_identical(cli("probe", "127.0.0.0/29", "--port", "1", "--max", "6")$status, 1L)
+})

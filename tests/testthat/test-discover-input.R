@@ -50,6 +50,20 @@ test_that("public addresses and many are only asked when that was said", {
   expect_error(discover("127.0.0.0/8", 1:2), class = "muster_error_limit")
 })
 
+test_that("U9: files of targets are files, empty ones have none, and ::1 isn't public", {
+  empty <- tempfile("hosts")
+  writeLines("# none yet", empty)
+  on.exit(unlink(empty))
+  expect_error(discover(empty, 1), "its files list none", class = "muster_error_input")
+  for (path in c("./no-such-hosts", "../no-such-hosts", "/no/such/hosts")) {
+    expect_error(discover(path, 1), "a file that can't be read", class = "muster_error_input")
+  }
+  error <- expect_error(discover("::1-::4", 1), class = "muster_error_input")
+  expect_identical(error$address, "::2")
+  excluded <- expect_error(discover("127.0.0.1", 1, exclude = "127.0.0.1"), "isn't excluded")
+  expect_s3_class(excluded, "muster_error_input")
+})
+
 test_cluster("an interrupt and a time limit leave what was found", {
   port <- local_hosts(c("127.1.0.1" = "open", "127.1.0.2" = "silent"))
   limited <- function() {
