@@ -69,10 +69,10 @@ cli_discover <- function(arguments, overall) {
     on.exit(setTimeLimit())
   }
   ended <- function(e) {
-    hint <- if (!is.null(e$address)) {
+    hint <- if (!is.null(e[["address"]])) {
       "--public allows them, if you may scan them; ?discover in R says why you must say so."
-    } else if (!is.null(e$addresses)) {
-      paste0("--max ", format(e$addresses, scientific = FALSE), " probes them all.")
+    } else if (!is.null(e[["addresses"]])) {
+      paste0("--max ", format(e[["addresses"]], scientific = FALSE), " probes them all.")
     }
     # The error's own hint is for R.
     if (!is.null(hint)) {

@@ -75,12 +75,19 @@ finish_first_link <- function(plan) {
 
 install_timeout_s <- 900
 
+# A command that is ended after so many seconds, with status 124, where the system has a program for
+# that. system2(timeout = ) takes Ctrl-C away from R, or ends it.
+with_limit <- function(seconds, command) {
+  c(if (nzchar(Sys.which("timeout"))) c("timeout", "--foreground", seconds), command)
+}
+
 install_there <- function(plan) {
   inform_muster("install", paste0(
     "Installing muster on ", host_shown(plan), ", which takes about a minute, once."
   ))
-  output <- suppressWarnings(system2("/bin/sh", c("-c", shQuote(plan$host$install)),
-    stdin = source_file(), stdout = TRUE, stderr = TRUE, timeout = install_timeout_s
+  command <- with_limit(install_timeout_s, c("/bin/sh", "-c", shQuote(plan$host$install)))
+  output <- suppressWarnings(system2(command[1L], command[-1L],
+    stdin = source_file(), stdout = TRUE, stderr = TRUE
   ))
   status <- attr(output, "status")
   if (!is.null(status)) {

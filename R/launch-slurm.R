@@ -244,14 +244,13 @@ pending_jobs <- function(names) {
 }
 
 # squeue() gives what squeue prints of jobs with these names; nothing where it fails, or takes more
-# than 20 s. The limit is another program's: system2(timeout = ) takes Ctrl-C away from R, or ends it.
+# than 20 s.
 squeue <- function(names, states, format) {
   user <- Sys.info()[["effective_user"]]
-  command <- c(
-    if (nzchar(Sys.which("timeout"))) c("timeout", "--foreground", "20"), "squeue",
+  command <- with_limit(20, c("squeue",
     "-h", "-u", shQuote(user), "-t", states, "-n", paste(names, collapse = ","),
     "-o", shQuote(format)
-  )
+  ))
   tryCatch(
     suppressWarnings(system2(command[1L], command[-1L], stdout = TRUE, stderr = FALSE)),
     error = function(e) character()
