@@ -18,18 +18,30 @@ static struct {
 // list of one: their namespaces, preserved. An address that is held isn't another's.
 static SEXP dev;
 
+// registry gives the environment of all namespaces, by name, which is always the same.
+static SEXP registry(void) {
+  static SEXP spaces;
+  if (spaces == NULL) {
+    SEXP inner = PROTECT(Rf_lang1(Rf_install("getNamespaceRegistry")));
+    SEXP call = PROTECT(Rf_lang2(Rf_install(".Internal"), inner));
+    spaces = Rf_eval(call, R_BaseEnv);
+    R_PreserveObject(spaces);
+    UNPROTECT(2);
+  }
+  return spaces;
+}
+
 // dev_now gives the namespaces of packages under load_all(). Allocates.
 static SEXP dev_now(void) {
   static SEXP pkgload, mark;
-  if (ffi_binding(R_NamespaceRegistry, ffi_symbol(&pkgload, "pkgload")) ==
-      R_UnboundValue)
+  SEXP spaces = registry();
+  if (ffi_binding(spaces, ffi_symbol(&pkgload, "pkgload")) == R_UnboundValue)
     return R_NilValue;
-  SEXP names = PROTECT(R_lsInternal3(R_NamespaceRegistry, TRUE, FALSE));
+  SEXP names = PROTECT(R_lsInternal3(spaces, TRUE, FALSE));
   SEXP found = PROTECT(Rf_allocVector(VECSXP, Rf_xlength(names)));
   int n = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
-    SEXP space = ffi_binding(R_NamespaceRegistry,
-                             Rf_installTrChar(STRING_ELT(names, i)));
+    SEXP space = ffi_binding(spaces, Rf_installTrChar(STRING_ELT(names, i)));
     if (TYPEOF(space) == ENVSXP &&
         ffi_binding(space, ffi_symbol(&mark, ".__DEVTOOLS__")) !=
             R_UnboundValue)
