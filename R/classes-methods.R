@@ -59,7 +59,8 @@ register_own_methods <- function(methods) {
 }
 
 register_own_operator <- function(one) {
-  if (requireNamespace("S7", quietly = TRUE)) {
+  load_packages("S7")
+  if (isNamespaceLoaded("S7")) {
     register <- getExportedValue("S7", "method<-")
     # It says so if another worker's task has registered it before.
     suppressMessages(register(get(one$name, baseenv()), one$signature, value = one$fun)) # tidy: ours
