@@ -540,17 +540,13 @@ refuse_options <- function(quos, options, call) {
 refuse_code <- function(code, at, call) {
   nowhere <- Filter(function(name) !name %in% at$columns && !exists(name, at$env), free_names(code))
   nowhere <- setdiff(nowhere, ".data")
-  if (length(nowhere)) {
-    abort_muster("input", paste0(
-      "There is no column or variable `", nowhere[1L], "`; columns are ", column_list(at$columns),
-      "."
-    ), argument = "...", call = call)
-  }
+  if (length(nowhere)) abort_nowhere(nowhere[1L], at$columns, call)
   what <- unknown_in(code, at)
   abort_muster("input",
     paste0("Can't tell whether ", what, " has a value for each row, whatever the others are."),
     hints = c(
       "Without groups each part has only some of the rows. group_by() has each group's together.",
+      "`!!` before code without columns has it evaluated here: filter(p, x == !!f(y)).",
       paste0(
         "If it does: partition_map(p, function(part) dplyr::",
         if (identical(call[[1L]], quote(arrange))) "mutate" else as.character(call[[1L]]),
@@ -561,14 +557,22 @@ refuse_code <- function(code, at, call) {
   )
 }
 
-# Variables of code: not what comes after `$`.
+# Variables of code: neither what comes after `$` nor what code itself defines.
 free_names <- function(code) {
   if (!is.call(code)) {
     return(all.vars(code))
   }
   parts <- as.list(code)
+  if (is_call_of(code, "function")) {
+    return(setdiff(unlist(lapply(c(code[[2L]], code[[3L]]), free_names)), names(code[[2L]])))
+  }
+  if (is_call_of(code, c("~", "quote"))) {
+    return(character())
+  }
   if (is_call_of(code, c("$", "@"))) parts <- parts[1:2]
-  Filter(nzchar, unlist(lapply(parts[-1L], free_names)))
+  names <- Filter(nzchar, unlist(lapply(parts[-1L], free_names)))
+  made <- Filter(function(part) is_call_of(part, c("<-", "=")) && is.symbol(part[[2L]]), parts)
+  setdiff(names, vapply(made, function(part) as.character(part[[2L]]), ""))
 }
 
 unknown_in <- function(code, at) {

@@ -62,7 +62,7 @@ row_value <- function(code, columns, n, top = FALSE) {
   name <- if (is.symbol(code[[1L]])) as.character(code[[1L]])
   taken <- if (is.null(name)) listed_takes(code, values) else takes_rows(name, values)
   text <- !taken && top && identical(name, "ifelse") && is_text_or_none(values)
-  if (!taken && !text && !is_number_of_units(name, given)) not_by_row()
+  if (!taken && !text) not_by_row()
   # Conditions carry the call, and a user sees it: with columns by name, and constants as they are.
   inner <- vapply(given, is.call, NA)
   names <- vapply(given[vapply(given, is.symbol, NA)], as.character, "")
@@ -91,12 +91,6 @@ is_text_or_none <- function(values) {
     is_bare(text <- values[-1L][!none[-1L]][[1L]]) && is.character(text)
 }
 
-# A time difference with given units.
-is_number_of_units <- function(name, codes) {
-  isTRUE(name %in% c("as.numeric", "as.double", "as.integer")) && is.call(codes[[1L]]) &&
-    identical(codes[[1L]][[1L]], quote(base::difftime))
-}
-
 is_formula <- function(code) is.call(code) && identical(code[[1L]], quote(`~`))
 
 # Whether a function has a value for each row, given these arguments.
@@ -105,7 +99,8 @@ takes_rows <- function(name, values) {
   text <- vapply(values, is.character, NA)
   if (name %in% row_functions$math) {
     return((all(bare) && !any(text)) || (name == "-" && are_days(values)) ||
-      (name %in% c("+", "-") && (are_moved(name, values) || are_spans(values))))
+      (name %in% c("+", "-") && (are_moved(name, values) || are_spans(values))) ||
+      is_span_math(name, values))
   }
   if (name %in% row_functions$compare) {
     return(all(bare) || (length(values) == 2L && compares_rows(name, values)))
@@ -114,11 +109,12 @@ takes_rows <- function(name, values) {
     return(all(bare & text))
   }
   switch(name,
-    "%in%" = bare[2L] && (bare[1L] || is.factor(values[[1L]])),
+    "%in%" = (bare[2L] && (bare[1L] || is.factor(values[[1L]]))) || are_same_dates(values),
     is.na = bare || is_known(values[[1L]]),
     ifelse = all(bare) && length(values) == 3L && are_alike(values[[2L]], values[[3L]]),
-    # Not of factors, whose codes may mean something else in another part, nor of time differences.
-    as.numeric = , as.double = , as.integer = is_bare(values[[1L]]) || is_date(values[[1L]]),
+    # Not of factors, whose codes may mean something else in another part.
+    as.numeric = , as.double = , as.integer = bare[1L] || is_date(values[[1L]]) ||
+      is_span(values[[1L]]),
     nchar = , substr = , tolower = , toupper = bare[1L] && text[1L] && all(bare),
     all(bare)
   )
@@ -130,22 +126,45 @@ are_alike <- function(yes, no) {
   typeof(yes) == typeof(no) || na(yes, no) || na(no, yes)
 }
 
-# A difference of dates is in days; one of times is in units that depend on all of them.
+# A difference of dates is in days; one of times is in units that depend on all of them. So those
+# that are values here have the same units in all parts: columns have (frame-units.R), and so have
+# differences of dates and those of difftime() with `units`.
 are_days <- function(values) {
   length(values) == 2L && all(vapply(values, function(x) identical(oldClass(x), "Date"), NA))
 }
 
-# A date or time, and a number to add or to subtract.
+# A date or time, and a number or a difference to add or to subtract.
 are_moved <- function(name, values) {
   day <- vapply(values, is_date, NA)
-  length(values) == 2L && sum(day) == 1L && (day[1L] || name == "+") &&
-    is_bare(values[[which(!day)]]) && is.numeric(values[[which(!day)]])
+  if (length(values) != 2L || sum(day) != 1L || !(day[1L] || name == "+")) {
+    return(FALSE)
+  }
+  by <- values[[which(!day)]]
+  is_span(by) || is_number(by)
 }
+
+# Functions of a time difference that keep its units, or of two in the same units.
+is_span_math <- function(name, values) {
+  if (!is_span(values[[1L]])) {
+    return(name == "*" && length(values) == 2L && is_span(values[[2L]]) && is_number(values[[1L]]))
+  }
+  switch(name,
+    "(" = , abs = , sign = , floor = , ceiling = , trunc = length(values) == 1L,
+    round = , signif = all(vapply(values[-1L], is_number, NA)),
+    "*" = , "/" = length(values) == 2L && is_number(values[[2L]]),
+    FALSE
+  )
+}
+
+is_number <- function(x) is_bare(x) && is.numeric(x)
 
 # Values of which at least one has a class.
 compares_rows <- function(name, values) {
   if (are_spans(values)) {
     return(TRUE)
+  }
+  if (any(vapply(values, is_span, NA))) {
+    return(any(vapply(values, is_number, NA)))
   }
   for (k in 1:2) {
     one <- values[[k]]
@@ -170,6 +189,11 @@ is_bare <- function(x) is.atomic(x) && !is.object(x) && !is.null(x) && length(di
 
 is_date <- function(x) {
   identical(oldClass(x), "Date") || identical(oldClass(x), c("POSIXct", "POSIXt"))
+}
+
+# Two dates or two times: match() of one kind compares what each of them is by itself.
+are_same_dates <- function(values) {
+  all(vapply(values, is_date, NA)) && identical(oldClass(values[[1L]]), oldClass(values[[2L]]))
 }
 
 # Two time differences of the same units.

@@ -223,8 +223,31 @@ check_exprs <- function(exprs, by, returns, columns, call) {
     known <- c(columns, names[seq_len(k - 1L)])
     one$name <- names[k]
     if (!is.null(one$code)) one$code <- check_pronouns(one$code, one$env, known, call)
+    if (length(columns) && !returns) check_variables(one$code, one$env, known, call)
     one
   })
+}
+
+# Variables that code surely uses, since functions known here do, must be somewhere. Elsewhere names
+# may mean anything.
+check_variables <- function(code, env, known, call) {
+  if (is.symbol(code)) {
+    name <- as.character(code)
+    if (nzchar(name) && !name %in% c(known, ".data") && !exists(name, env)) {
+      abort_nowhere(name, known, call)
+    }
+  } else if (is.call(code)) {
+    at <- list(env = env)
+    if (!is.null(base_name(code, at, constant_functions)) || !is.null(aggregate_name(code, at))) {
+      for (part in as.list(code)[-1L]) check_variables(part, env, known, call)
+    }
+  }
+}
+
+abort_nowhere <- function(name, columns, call) {
+  abort_muster("input", paste0(
+    "There is no column or variable `", name, "`; columns are ", column_list(columns), "."
+  ), argument = "...", call = call)
 }
 
 # Columns that .data names must be there (known: NULL: not checked); .env$x becomes its value.

@@ -205,6 +205,8 @@ constant_of <- function(code, at, most = 1) {
     return(NULL)
   }
   value <- tryCatch(eval(code, at$env), error = function(e) NULL)
+  # As match() sees the set that it looks in.
+  if (most > 1 && is.factor(value)) value <- as.character(value)
   if (is_bare(value)) {
     attributes(value) <- NULL
   } else if (!is_date(value) && !(is.atomic(code) && is_known(value))) {
@@ -221,8 +223,21 @@ is_constant <- function(code, at) {
   if (!is.call(code)) {
     return(is.atomic(code))
   }
+  if (!is.null(base_name(code, at, "$"))) {
+    return(is_constant_place(code[[2L]], at))
+  }
+  if (!is.null(base_name(code, at, c("[[", "[")))) {
+    return(is_constant_place(code[[2L]], at) &&
+      all(vapply(as.list(code)[-(1:2)], is_constant, NA, at)))
+  }
   !is.null(base_name(code, at, constant_functions)) &&
     all(vapply(as.list(code)[-1L], is_constant, NA, at))
+}
+
+# Whether code is an object of the session that an element is taken from: l in l$id, names in
+# names[1]. `.data` is none.
+is_constant_place <- function(code, at) {
+  is.list(code) || (!identical(code, quote(.data)) && is_constant(code, at))
 }
 
 # ---- Aggregates

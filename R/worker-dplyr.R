@@ -79,10 +79,11 @@ row_column <- function(one, columns, n, model) {
     none <- vapply(columns, function(x) is.logical(x) && all(is.na(x)), NA)
     if (is.null(model) && any(none)) replan(NULL)
     if (!inherits(e, "muster_not_by_row")) stop(e) # tidy: passed on
-    text <- gsub("base::", "", deparse(code)[1L], fixed = TRUE)
+    kinds <- vapply(columns, describe_class, "")
     part_error(paste0(
-      "`", text, "` can't be had for each row by itself, with columns of these classes and these ",
-      "arguments: group_by() first, or use partition_map() if it can.",
+      "Can't tell whether `", shown_code(code), "` has a value for each row, whatever the others ",
+      "are", if (length(kinds)) paste0(", where ", toString(paste0("`", names(kinds), "` is ",
+        kinds))), ". group_by() has each group's rows together; partition_map() has each part's.",
       if (has_own_units(code, columns)) paste0(
         " The units of a difference of times depend on all rows: difftime(a, b, units = \"secs\") ",
         "has the same units everywhere."
@@ -91,10 +92,32 @@ row_column <- function(one, columns, n, model) {
   })
 }
 
+# As the user wrote it, on one line: values of the session's that it has by now as code.
+shown_code <- function(code) {
+  text <- deparse(code_of_values(code), 60L)
+  paste0(gsub("base::", "", text[1L], fixed = TRUE), if (length(text) > 1L) " ...")
+}
+
+code_of_values <- function(code) {
+  if (is.call(code)) {
+    parts <- as.list(code)
+    parts[-1L] <- lapply(parts[-1L], code_of_values)
+    return(as.call(parts))
+  }
+  if (is.atomic(code) && length(code) > 6L) {
+    return(call("c", utils::head(code, 3L), quote(...)))
+  }
+  if (is_date(code)) {
+    make <- as.name(if (inherits(code, "Date")) "as.Date" else "as.POSIXct")
+    return(call(as.character(make), format(code)))
+  }
+  code
+}
+
 # Whether code may have a difference of times whose units R chooses.
 has_own_units <- function(code, columns) {
-  times <- vapply(c(columns, as.list(code)), inherits, NA, c("POSIXct", "difftime"))
-  any(times) && any(c("-", "difftime", "as.numeric", "as.double") %in% all.names(code))
+  times <- vapply(c(columns, as.list(code)), inherits, NA, "POSIXct")
+  any(times) && any(c("-", "difftime") %in% all.names(code))
 }
 
 rename_columns <- function(x, from, to) {
