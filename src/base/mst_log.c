@@ -67,10 +67,62 @@ static void remember_task(struct mst_log_part *part, const char *task) {
   if (task != NULL) part->task = strdup(task);
 }
 
+// R's report of a crash is " *** caught segfault ***", an address, "Traceback:" and the frames, the
+// innermost first. The user's are followed by those of the worker, from the first of these on.
+enum { NO_CRASH, CAUGHT, FRAMES, OWN_FRAMES };
+
+static const char *const own_frames[] = {
+    ".Call(ffi_", "do.call(\"fun\", args)", "call_user(fun, ", "allowInterrupts(.Call(ffi_",
+    "(function (expr, envir = parent.frame(), enclos"};
+
+static int starts(const char *text, size_t n, const char *with) {
+  const size_t length = strlen(with);
+  return n >= length && memcmp(text, with, length) == 0;
+}
+
+static int is_own_frame(const char *text, size_t n) {
+  while (n > 0 && (*text == ' ' || *text == ':' ||
+                   (*text >= '0' && *text <= '9'))) {
+    text++;
+    n--;
+  }
+  for (size_t k = 0; k < sizeof own_frames / sizeof *own_frames; k++) {
+    if (starts(text, n, own_frames[k])) return 1;
+  }
+  return 0;
+}
+
+static int is_frame(const char *text, size_t n) {
+  size_t at = 0;
+  while (at < n && text[at] == ' ')
+    at++;
+  const size_t digits = at;
+  while (at < n && text[at] >= '0' && text[at] <= '9')
+    at++;
+  return at > digits && at < n && text[at] == ':';
+}
+
+// is_hidden judges a worker's next line.
+static int is_hidden(struct mst_log_part *part) {
+  const char *text = part->text;
+  const size_t n = part->length;
+  if (starts(text, n, " *** caught ")) {
+    part->crash = CAUGHT;
+  } else if (part->crash == CAUGHT && starts(text, n, "Traceback:")) {
+    part->crash = FRAMES;
+  } else if (part->crash >= FRAMES) {
+    if (!is_frame(text, n)) part->crash = NO_CRASH;
+    if (part->crash == FRAMES && is_own_frame(text, n)) part->crash = OWN_FRAMES;
+  }
+  return part->crash == OWN_FRAMES;
+}
+
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
                  uint32_t worker) {
-  if (part->length > 0) add(log, worker, part->task, part->text, part->length);
+  if (part->length > 0 && !is_hidden(part))
+    add(log, worker, part->task, part->text, part->length);
   part->length = 0;
+  part->crash = NO_CRASH;
   forget_task(part);
 }
 
@@ -93,7 +145,7 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
     bytes += take;
     n -= take;
     if (take == line && newline != NULL) {
-      add(log, worker, task, part->text, part->length);
+      if (!is_hidden(part)) add(log, worker, task, part->text, part->length);
       part->length = 0;
       bytes++;
       n--;

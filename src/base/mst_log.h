@@ -2,7 +2,8 @@
 //
 // Bytes go in as they come, cut anywhere; lines come out, whole, with the worker
 // and the task that printed them. Bounded: the oldest lines go first, a long line is cut into
-// several. Lines have numbers from 0 on, so that a reader knows what it has missed.
+// several. Lines have numbers from 0 on, so that a reader knows what it has missed. Of the
+// traceback that R prints when it crashes, the frames of the worker's own code aren't kept.
 #ifndef MST_LOG_H
 #define MST_LOG_H
 
@@ -33,6 +34,7 @@ struct mst_log {
 struct mst_log_part {
   size_t length;
   char *task; // the label of the task that printed it last, owned; or NULL
+  unsigned char crash; // how far R's report of a crash has come, see mst_log.c
   char text[MST_LOG_LINE_MAX];
 };
 

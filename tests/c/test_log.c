@@ -201,6 +201,22 @@ TEST("A long label is cut between characters") {
   mst_log_free(&lines);
 }
 
+TEST("Of a crash's traceback the frames of the worker's own code are dropped") {
+  print(0, " *** caught segfault ***\naddress (nil), cause 'unknown'\n\nTrace");
+  print(0, "back:\n 1: fit(x)\n 2: .Call(C_fit, x)\n");
+  print(1, "Traceback:\n 1: do.call(\"fun\", args)\n"); // no crash
+  print(0, " 3: do.call(\"fun\", args)\n 4: around(do.call(\"fun\", args))\n");
+  print(0, "12: (function () {    x})()\nAn irrecoverable exception\n");
+  print(0, " 5: call_user(fun, later)\n");
+  check_line(4, 0, " 1: fit(x)");
+  check_line(5, 0, " 2: .Call(C_fit, x)");
+  check_line(6, 1, "Traceback:");
+  check_line(7, 1, " 1: do.call(\"fun\", args)");
+  check_line(8, 0, "An irrecoverable exception");
+  check_line(9, 0, " 5: call_user(fun, later)");
+  mst_log_free(&lines);
+}
+
 TEST("If memory is short a line is dropped and the next one is kept") {
   (void)mst_fault_arm("log.alloc", 1, ENOMEM);
   print(0, "lost\n");
