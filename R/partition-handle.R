@@ -129,6 +129,74 @@ head.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, FALSE, sys.call
 #' @exportS3Method utils::tail
 tail.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, TRUE, sys.call())
 
+# What the handle refers to, and its first rows as tibble or data.table show them: as many columns
+# as the line has room for, each with its type.
+#' @export
+print.muster_partition <- function(x, ..., n = 6L) {
+  cat(format(x), "\n", sep = "")
+  rows <- if (identical(handle_state(open_handle(x)), "there")) {
+    tryCatch(plain_frame(end_rows(x, n, FALSE, sys.call())), muster_error = function(e) NULL)
+  }
+  if (length(rows)) cat(rows_text(rows, names(x), getOption("width")), sep = "\n")
+  invisible(x)
+}
+
+# names: of all columns.
+rows_text <- function(rows, names, width) {
+  cells <- lapply(names, function(name) {
+    column <- .subset2(rows, name)
+    text <- c(name, paste0("<", type_name(column), ">"), column_cells(column))
+    left <- is.character(column) || is.factor(column)
+    format(text, justify = if (left) "left" else "right")
+  })
+  wide <- cumsum(vapply(cells, function(text) nchar(text[1L], "width") + 1L, 0L))
+  shown <- max(1L, sum(wide <= width))
+  others <- names[-seq_len(shown)]
+  types <- vapply(others, function(name) type_name(.subset2(rows, name)), "")
+  trimmed <- if (length(others)) {
+    strwrap(paste0(
+      "and ", number_of(length(others), "more column"), ": ",
+      paste0(others, " <", types, ">", collapse = ", ")
+    ), width)
+  }
+  c(trimws(do.call(paste, cells[seq_len(shown)]), "right"), utils::head(trimmed, 5L))
+}
+
+column_cells <- function(column) {
+  if (!NROW(column)) {
+    return(character())
+  }
+  if (is.list(column) || length(dim(column)) == 2L) {
+    return(vapply(seq_len(NROW(column)), function(i) {
+      one <- if (is.data.frame(column) || is.matrix(column)) column[i, ] else column[[i]]
+      paste0("<", type_name(one), " [", length(one), "]>")
+    }, ""))
+  }
+  if (is_int64(column) && !requireNamespace("bit64", quietly = TRUE)) {
+    return(rep("?", length(column)))
+  }
+  text <- if (is.character(column)) encodeString(column) else format(column)
+  text[is.na(column)] <- "NA"
+  long <- nchar(text, "width") > 30L
+  text[long] <- paste0(strtrim(text[long], 27L), "...")
+  trimws(text)
+}
+
+type_name <- function(column) {
+  if (is.data.frame(column)) {
+    return("data frame")
+  }
+  if (is.object(column)) {
+    names <- c(factor = "fct", ordered = "ord", integer64 = "int64")
+    class <- class(column)[1L]
+    return(if (class %in% names(names)) names[[class]] else class)
+  }
+  names <- c(logical = "lgl", integer = "int", double = "dbl", character = "chr", complex = "cplx")
+  type <- typeof(column)
+  if (type %in% names(names)) type <- names[[type]]
+  if (is.matrix(column)) paste0(type, "[,", ncol(column), "]") else type
+}
+
 # n rows from one end, in their order; if n is negative, all but -n rows of the other end.
 end_rows <- function(x, n, from_end, call) {
   p <- check_partition(x, "x", call)

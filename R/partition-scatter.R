@@ -4,7 +4,7 @@
 #' ([partition_read()] reads files instead). `partition_map()` applies a function to each part
 #' where it is. `partition_collect()` brings all rows to the session. Between these steps the data
 #' stays on the workers: the session has only a handle, which prints how many rows and bytes there
-#' are, and where.
+#' are, where, and the first rows.
 #'
 #' Parts keep the order of the data frame's rows. They are plain data frames, also where a tibble or
 #' data.table was scattered: it is one again when it is collected, as is what was made of it. The

@@ -312,12 +312,6 @@ part_ranges <- function(n, parts) {
 # ---- Handles
 
 #' @export
-print.muster_partition <- function(x, ...) {
-  cat(format(x), "\n", sep = "")
-  invisible(x)
-}
-
-#' @export
 format.muster_partition <- function(x, ...) {
   held <- held_by(x)
   text <- paste0(

@@ -21,6 +21,39 @@ test_cluster("Handles on two workers", {
     expect_identical(names(partition_join(p, counts, "cyl")), c(names(cars), "n"))
   })
 
+  test_that("D4 A handle prints its first rows, with the columns' types", {
+    width <- options(width = 40)
+    on.exit(options(width))
+    p <- partition_scatter(cl, cars, parts = 5)
+    out <- utils::capture.output(print(p, n = 2))
+    expect_match(out[1], "^muster partition: 32 rows, .*5 parts on worker ")
+    expect_identical(out[-1], c(
+      "name            mpg   cyl  disp    hp",
+      "<chr>         <dbl> <dbl> <dbl> <dbl>",
+      "Mazda RX4        21     6   160   110",
+      "Mazda RX4 Wag    21     6   160   110",
+      "and 7 more columns: drat <dbl>, wt",
+      "<dbl>, qsec <dbl>, vs <dbl>, am <dbl>,",
+      "gear <dbl>, carb <dbl>"
+    ))
+    odd <- data.frame(s = c("a\nb", NA, strrep("long ", 9)), f = factor(c("u", NA, "v")))
+    odd$l <- list(1, 1:3, mtcars)
+    odd$m <- matrix(1:6, 3)
+    odd$t <- as.POSIXct("2026-01-01", tz = "UTC")
+    options(width = 120)
+    expect_identical(utils::capture.output(partition_scatter(cl, odd, parts = 2))[-1], c(
+      "s                              f                     l         m          t",
+      "<chr>                          <fct>            <list> <int[,2]>  <POSIXct>",
+      "a\\nb                          u             <dbl [1]> <int [2]> 2026-01-01",
+      "NA                             NA            <int [3]> <int [2]> 2026-01-01",
+      "long long long long long lo... v     <data frame [11]> <int [2]> 2026-01-01"
+    ))
+    none <- partition_scatter(cl, odd[0, ], parts = 1)
+    expect_length(utils::capture.output(none), 3L)
+    expect_length(utils::capture.output(partition_scatter(cl, data.frame())), 1L)
+    expect_length(utils::capture.output(unserialize(serialize(p, NULL))), 1L)
+  })
+
   test_that("D9 Names are those of the first part that has rows", {
     p <- partition_scatter(cl, data.frame(x = 1:6), parts = 3)
     q <- partition_map(p, function(part) if (part$x[1L] < 3L) data.frame() else cbind(part, y = 1))
