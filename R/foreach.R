@@ -93,7 +93,8 @@ registerDoMuster <- function(cl = availableCores(), seed = FALSE, retries = NULL
 
 # There is one at a time that was started for loops.
 loop_cluster <- function(workers, call) {
-  known <- the$loop_cluster
+  # Only the registered backend keeps it: after registerDoSEQ() R collects it, which stops it.
+  known <- .Call(ffi_hidden, the$loop_cluster)
   running <- !is.null(known) && is_running(known$cl)
   if (running && identical(known$workers, workers)) {
     return(known$cl)
@@ -103,7 +104,8 @@ loop_cluster <- function(workers, call) {
     raise_condition(e)
   })
   if (running) cluster_stop(known$cl)
-  the$loop_cluster <- list(workers = workers, cl = cl)
+  known <- list(workers = workers, cl = cl)
+  the$loop_cluster <- .Call(ffi_hide, .subset2(cl[[1L]], "cluster"), known)
   cl
 }
 
@@ -228,7 +230,6 @@ loop_words <- list(
   timeout = "`timeout`",
   settles = FALSE,
   go_on = "`.errorhandling = \"pass\"`",
-  first_error = TRUE, # as with other backends
   raised = function(i, message) paste0("task ", i, " failed - \"", message, "\""),
   returned = identity
 )

@@ -55,8 +55,19 @@ muster_future <- function(..., workers = availableCores(), packages = NULL, setu
                           start = NULL, threads = NULL, healing = NULL, retries = NULL,
                           heartbeat = NULL, timeout = NULL, wait = NULL, scale = NULL,
                           idle_timeout = NULL) {
-  abort_muster("input", "muster_future() can't be called: it is a plan.",
-    hints = "future::plan(muster::muster_future, workers = 4), with package future >= 1.40.",
+  version <- tryCatch(utils::packageVersion("future"), error = function(e) NULL)
+  old <- !is.null(version) && version < "1.40.0"
+  abort_muster("input",
+    if (old) {
+      paste0("muster_future() needs package future 1.40.0; this is ", version, ".")
+    } else {
+      "muster_future() can't be called: it is a plan."
+    },
+    hints = if (old) {
+      "Update it: install.packages(\"future\"). With older ones: plan(cluster, workers = cl)."
+    } else {
+      "future::plan(muster::muster_future, workers = 4)"
+    },
     call = sys.call()
   )
 }

@@ -53,7 +53,7 @@ the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
 the$future_clusters <- list() # that plans of futures have started: list(options, cl)
 the$results <- NULL # of the last map, if it was ended early
-the$loop_cluster <- NULL # that registerDoMuster() has started: list(workers, cl)
+the$loop_cluster <- NULL # hides list(workers, cl), which registerDoMuster() has started
 the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$promises <- list() # of tasks: environments with task, resolve, reject, loop, settled

@@ -513,3 +513,21 @@ test_cluster("V13: an argument that wasn't given stays missing in iterations", {
   expect_identical(asks(, 1), c(TRUE, FALSE))
   expect_error(use(1), "missing", class = "muster_error_remote")
 })
+
+test_cluster("registerDoSEQ() ends the workers that registerDoMuster(2) has started", {
+  skip_if_not(has_loops, "foreach isn't here")
+  defer(foreach::registerDoSEQ)
+  pids <- local({
+    registerDoMuster(2)
+    expect_identical(foreach::getDoParWorkers(), 2L)
+    `%dopar%` <- foreach::`%dopar%`
+    unlist(foreach::foreach(i = 1:2) %dopar% Sys.getpid())
+  })
+  foreach::registerDoSEQ()
+  wait_until({
+    gc()
+    cluster_stop(cluster_start(1)) # serves the session, as any call does
+    !any(file.exists(file.path("/proc", unique(pids))))
+  })
+  expect_false(any(file.exists(file.path("/proc", unique(pids)))))
+})
