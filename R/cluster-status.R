@@ -6,9 +6,10 @@
 #' are.
 #'
 #' While a call waits for workers, what they print is shown as it arrives, each line with the
-#' worker's number, on the session's standard error (where `message()` writes). The end of a call
-#' ends a line that it left without an end, such as `cat("50 %")`. What they print at other times
-#' is kept for `cluster_logs()`; nothing appears at an idle prompt. With
+#' worker's number, on the session's standard error (where `message()` writes), or in its output
+#' where something catches that: a knitr document, [utils::capture.output()], package progressr.
+#' The end of a call ends a line that it left without an end, such as `cat("50 %")`. What they print
+#' at other times is kept for `cluster_logs()`; nothing appears at an idle prompt. With
 #' `options(muster.quiet = TRUE)` nothing is shown. The newest lines of a cluster are kept, at
 #' most 4,096 lines and 1 MB; lines longer than 4,096 bytes are split.
 #'

@@ -119,14 +119,15 @@ abort_failed <- function(node, call) {
 
 # abort_loss() raises the error for a task that is lost for good.
 abort_loss <- function(loss, what, advice, call, hints = NULL,
-                       limit = "the cluster's `timeout`", ...) {
+                       limit = if (loss$own_limit) "`.timeout`" else "the cluster's `timeout`",
+                       ...) {
   late <- loss$kind == "timeout"
   if (loss$lacks != 0L) {
     return(abort_lacks(what, loss$worker, loss$lacks, loss$output, call, hints, ...))
   }
   abort_muster(if (late) "timeout" else "lost",
     if (late) {
-      paste0(what, " took longer than ", limit, " and was ended.")
+      paste0(what, " took longer than ", limit, ", ", short_time(loss$limit), ", and was ended.")
     } else {
       paste0(
         what, " was lost with its worker ",

@@ -214,6 +214,10 @@ output_lines <- function(output, most = 20L, width = 100L) {
   lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
   lines <- lines[nzchar(trimws(lines))]
   crash <- utils::tail(which(startsWith(lines, " *** caught ")), 1L)
+  # From here on the frames are the worker's own: as in src/base/mst_log.c.
+  own <- grep(own_frames, lines)
+  own <- utils::head(own[own > max(0L, crash)], 1L)
+  if (length(crash) && length(own)) lines <- lines[seq_len(own - 1L)]
   lines <- if (length(crash)) {
     utils::head(lines[crash:length(lines)], most)
   } else {
@@ -222,6 +226,68 @@ output_lines <- function(output, most = 20L, width = 100L) {
   long <- nchar(lines, allowNA = TRUE, keepNA = FALSE) > width
   lines[long] <- paste0(substr(lines[long], 1L, width - 3L), "...")
   if (length(lines)) c("It printed:", paste0("  ", lines))
+}
+
+own_frames <- paste0("^ *[0-9]+: (allowInterrupts[(])?", c(
+  "[.]Call[(]ffi_", "do[.]call[(]\"fun\", args[)]", "call_user[(]fun, ",
+  "[(]function [(]expr, envir = parent"
+), collapse = "|")
+
+# abort_remote() raises the error that a call raised in a worker, see answer_condition().
+abort_remote <- function(error, worker, call, what = paste("Worker", worker), raised = NULL,
+                         hints = NULL, again = NULL, ...) {
+  error <- without_lending(error)
+  memory <- inherits(error$condition, "muster_error_memory")
+  abort_muster(c(if (memory) "memory", "remote"),
+    if (is.null(raised)) paste0(what, " raised an error: ", error$message) else raised,
+    details = c(
+      if (!is.null(raised)) what,
+      if (nzchar(error$call)) paste0("In: ", error$call),
+      callers_text(error$stack, error$call),
+      if (!is.null(worker) && what != paste("Worker", worker)) paste("On worker", worker)
+    ),
+    hints = c(
+      if (!is.null(again)) "task_debug() evaluates it again in this session, step by step.",
+      if (any(grepl(null_symbol, error$message, fixed = TRUE))) code_hint, hints
+    ), worker = worker,
+    condition = error$condition, remote_call = error$call,
+    stack = error$stack, again = again, ..., call = call, of = error$condition
+  )
+}
+
+# What R says of a function whose code has an external pointer, once that is null.
+null_symbol <- "NULL value passed as symbol address"
+
+# Where a worker's global environment can't have what a function uses, that is the call's fault, not
+# one of code that its user has seen.
+without_lending <- function(error) {
+  if (startsWith(error$call, "list2env(as.list(job$globals)")) {
+    error$message <- paste0(
+      error$message, "\nx The function uses the session's variable of that name. The worker has ",
+      "one, too, which was locked there."
+    )
+    error$call <- ""
+    error$stack <- NULL
+  }
+  error
+}
+
+# The calls that led to the one that failed, the next one first. stack: texts, outermost first, with
+# what raised the error.
+callers_text <- function(stack, failed) {
+  inner <- rev(as.character(stack))
+  outer <- inner[-seq_len(match(failed, inner, nomatch = 1L))]
+  outer <- outer[!startsWith(outer, "(function")] # says nothing
+  if (!length(outer)) {
+    return(NULL)
+  }
+  shown <- utils::head(outer, 4L)
+  long <- nchar(shown, allowNA = TRUE, keepNA = FALSE) > 60L
+  shown[long] <- paste0(substr(shown[long], 1L, 57L), "...")
+  paste0(
+    "Called by: ", paste(shown, collapse = ", by "),
+    if (length(outer) > 4L) paste0(", by ", length(outer) - 4L, " more, see the field `stack`")
+  )
 }
 
 # abort_node() turns an outcome of ffi_node_*() into an error about one node.

@@ -22,7 +22,14 @@ map_elsewhere <- function(cl, elements, x, fun, args, more, options, frame, call
   forget_results()
   whole <- FALSE
   on.exit(if (!whole) keep_results(map))
-  if (is.null(cl)) run_here(map, fun, args, stream) else run_by_parallel(map, fun, args, stream, cl)
+  withCallingHandlers(
+    if (is.null(cl)) {
+      run_here(map, fun, args, stream)
+    } else {
+      run_by_parallel(map, fun, args, stream, cl)
+    },
+    interrupt = function(c) map$stopped <- TRUE
+  )
   whole <- TRUE
   map_values(map)
 }
@@ -65,7 +72,6 @@ run_here <- function(map, fun, args, stream) {
   on.exit(note(piece$at - 1L))
   fails <- function(error) {
     note(piece$at - 1L)
-    map$told <- TRUE
     abort_here(map, piece$at + 0L, error, stack_text(sys.calls()), TRUE) # `at` changes in place
   }
   loop <- element_loop(piece, map$x, fun, stream)
@@ -139,7 +145,6 @@ run_by_parallel <- function(map, fun, args, stream, cl) {
   }
   if (!is.null(map$heed)) heed_news(map)
   if (!is.null(fails)) {
-    map$told <- TRUE
     if (!is.null(fails$misfit)) abort_misfit(map, fails$at, fails$misfit)
     abort_here(map, fails$at, fails$error, character(), TRUE)
   }

@@ -95,7 +95,7 @@ bytes_in <- function(x) as.numeric(utils::object.size(x[[1L]]))
 large_bytes <- 100e6
 
 name_large <- function(values) {
-  sizes <- vapply(values, function(value) as.numeric(utils::object.size(value)), 0)
+  sizes <- vapply(values, sent_bytes, 0)
   for (name in names(sizes)[sizes >= large_bytes]) {
     key <- paste(name, sizes[[name]])
     if (key %in% the$named) next
@@ -105,14 +105,69 @@ name_large <- function(values) {
         "`", name, "` (", bytes_text(sizes[[name]]), "), which your function uses, is sent to ",
         "the workers with it."
       ),
-      hints = "cluster_share(cl, ...) keeps one copy for all workers of this machine."
+      hints = "cluster_share(cl, ...) copies it once, instead of for each call."
     )
   }
 }
 
+# For C code, once a task of a function that was made in some frame, such as a Shiny app's, has many
+# bytes: that frame travels with each of them, whatever the function uses of it.
+note_frames <- function(fun) {
+  sizes <- list()
+  env <- environment(fun)
+  while (!is.null(env) && !is_lasting(env)) {
+    sizes <- c(lapply(plain_values(env), sent_bytes), sizes)
+    env <- parent.env(env)
+  }
+  sizes <- sort(unlist(sizes), decreasing = TRUE)
+  for (name in names(sizes)[sizes >= frame_bytes_told]) {
+    key <- paste(name, sizes[[name]], "around")
+    if (key %in% the$named) next
+    the$named <- c(the$named, key)
+    inform_muster("large",
+      paste0(
+        "`", name, "` (", bytes_text(sizes[[name]]), ") is where your function was made: each of ",
+        "its tasks takes that along."
+      ),
+      hints = c(
+        "If the function uses it: cluster_share(cl, ...) copies it once, instead of for each task.",
+        "If not: make the function elsewhere, or environment(fun) <- globalenv()."
+      )
+    )
+  }
+}
+frame_bytes_told <- 5e6
+
+# Environments that don't travel: those of packages, and the global one.
+is_lasting <- function(env) {
+  identical(env, globalenv()) || identical(env, emptyenv()) || identical(env, baseenv()) ||
+    isNamespace(env) || !is.null(attr(env, "name", exact = TRUE))
+}
+
+# Without evaluating promises or active bindings.
+plain_values <- function(env) {
+  names <- Filter(function(name) !bindingIsActive(name, env), ls(env, all.names = TRUE))
+  names <- setdiff(names, "...")
+  values <- lapply(stats::setNames(nm = names), function(name) {
+    eval(call("substitute", as.name(name), env))
+  })
+  Filter(Negate(is.language), values)
+}
+
+# The bytes of a value on the way: object.size(), but for sequences such as 1:1e9, which R keeps
+# as their ends, and which travel so.
+sent_bytes <- function(value) {
+  size <- as.numeric(utils::object.size(value))
+  if (size < export_bytes) {
+    return(size)
+  }
+  compact <- tryCatch(.Call(ffi_serialized_bytes, value, export_bytes), error = function(e) Inf)
+  min(size, compact)
+}
+
 check_size <- function(globals, call) {
   limit <- getOption("muster.globals_max", 500e6)
-  sizes <- vapply(globals, function(value) as.numeric(utils::object.size(value)), 0)
+  sizes <- vapply(globals, sent_bytes, 0)
   if (sum(sizes) > limit) {
     sizes <- sort(sizes, decreasing = TRUE)
     in_bytes <- function(x) format(x, big.mark = ",", decimal.mark = ".", scientific = FALSE)

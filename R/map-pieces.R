@@ -25,7 +25,6 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   map$heed <- map_heed(map, terms)
   map$relay <- function(i, said) tell_element_said(map, said)
   map$ahead <- isTRUE(terms$ahead)
-  map$told <- FALSE # was an error raised that tells of the results?
   hold_job(map)
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
@@ -45,6 +44,11 @@ run_map <- function(map, progress) {
     if (!whole) keep_results(map)
   })
   map$progress <- new_progress(progress, map$n, map$words$some)
+  withCallingHandlers(go_through(map), interrupt = function(c) map$stopped <- TRUE)
+  whole <- TRUE
+}
+
+go_through <- function(map) {
   while (map$left > 0L) {
     map_submit(map)
     if (!is.null(map$failure) && !length(map$tasks)) map$failure$raise()
@@ -54,7 +58,6 @@ run_map <- function(map, progress) {
     show_progress(map$progress, map$n - map$left)
   }
   heed_news(map)
-  whole <- TRUE
 }
 
 heed_news <- function(map) {
@@ -151,11 +154,11 @@ map_take <- function(map, patience) {
 }
 
 # failures: lists of `raise`, which raises an error, and `at`, the element that it is of; 0 if it is
-# of none. Where the first of all errors is wanted, only pieces after it are ended, and map$failure
-# has it until those before are done.
+# of none. The error that is raised is the first in the order of the elements, as lapply()'s: only
+# pieces after it are ended, and map$failure has it until those before have finished.
 map_fails <- function(map, failures) {
   first <- first_failure(failures)
-  if (!map$words$first_error || first$at == 0) first$raise()
+  if (first$at == 0) first$raise()
   if (is.null(map$failure) || first$at < map$failure$at) map$failure <- first
   later <- vapply(map$pieces, function(piece) piece$first > map$failure$at, NA)
   task_cancel(map$tasks[later])
@@ -246,7 +249,7 @@ lose_piece <- function(map, piece, loss) {
   elements <- piece$first:piece$last
   condition <- tryCatch(
     abort_loss(loss, piece_text(map, piece), "Evaluate it alone to see why", map$call,
-      limit = if (map$timeout > 0) map$words$timeout else "the cluster's `timeout`",
+      limit = if (loss$own_limit) map$words$timeout else "the cluster's `timeout`",
       hints = c(pointer_hint(map$job), results_hint(map)),
       again = again_of_map(map)
     ),
@@ -275,7 +278,6 @@ map_words <- list(
   timeout = "`.timeout`",
   go_on = "`.on_error = \"return\"`",
   settles = TRUE, # are results heeded before an error is raised?
-  first_error = FALSE, # which error is raised: the first in the elements' order, or the soonest?
   raised = NULL, # the message of an error, if not abort_remote()'s: function(i, message)
   returned = NULL # the condition of an error that is returned: function(condition)
 )
@@ -334,7 +336,6 @@ abort_map <- function(map, condition, elements) {
   }
   note_failed(condition)
   condition$results <- results_left(map)
-  map$told <- TRUE
   raise_condition(condition)
 }
 
@@ -345,7 +346,6 @@ abort_element <- function(map, value, elements, task) {
   }
   settle_news(map)
   element <- elements[value$failed]
-  map$told <- TRUE
   worker <- task_worker(task, map$call)
   if (!is.null(value$misfit)) abort_misfit(map, element, value$misfit, worker)
   abort_remote(value$error, worker, map$call,

@@ -43,10 +43,10 @@ take_rest <- function(map) {
   }
 }
 
-# Then: tells of what there is.
+# Then. After Ctrl-C nothing else says that there are results; an error does.
 keep_results <- function(map) {
   the$results <- structure(results_left(map), names = map$names)
-  if (!map$told) {
+  if (isTRUE(map$stopped)) {
     inform_muster("ended",
       paste0(
         big_number(map$n - map$left), " of ", big_number(map$n), " ", map$words$some,
@@ -120,7 +120,6 @@ abort_misfit <- function(map, i, misfit, worker = NULL) {
     )
   }
   like <- map$like
-  map$told <- TRUE
   abort_muster("value",
     paste0(
       map$words$one(map, i), " gave a value of ", kind(misfit$type, misfit$length, misfit$class),

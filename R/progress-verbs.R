@@ -31,6 +31,7 @@ verb_inside <- function() {
 # The record lasts until the function's frame ends, however that happens, so it begins with the
 # first wait that is checked.
 new_verb <- function(frame) {
+  if (is.null(the$verb)) tell_behind(frame$cl)
   verb <- list(frame = frame, outer = the$verb, chunks = verb_chunks(frame))
   verb$progress <- if (!is.null(verb$chunks)) {
     new_progress(NULL, sum(verb$chunks))
@@ -42,6 +43,25 @@ new_verb <- function(frame) {
   the$verb <- verb
   do.call(base::on.exit, list(as.call(list(end_verb)), TRUE, FALSE), envir = frame)
   verb
+}
+
+# Tasks of theirs that nodes evaluate first.
+tell_behind <- function(cl) {
+  if (!inherits(cl, "muster_cluster")) {
+    return()
+  }
+  tasks <- cluster_tasks(cl)
+  ranks <- vapply(cl, function(node) .subset2(node, "rank"), 0L)
+  tasks <- tasks[tasks$state == "running" & tasks$worker %in% ranks, ]
+  if (nrow(tasks)) {
+    first <- tasks[1L, ]
+    inform_muster("behind", paste0(
+      "Worker ", first$worker, " first evaluates task ",
+      if (is.na(first$label)) first$id else paste0("`", first$label, "`"), " (",
+      short_time(first$running), " by now)", if (nrow(tasks) > 1L) ", and others have tasks, too",
+      "; task_cancel(cl) ends it."
+    ), tasks = tasks)
+  }
 }
 
 # Called from C once the session has all answers that it waited for, if the line is shown: an error

@@ -61,6 +61,9 @@ output_is_kept <- function() {
     nzchar(Sys.getenv("_R_CHECK_PACKAGE_NAME_"))
 }
 
+# For C: whether something catches what this session prints.
+output_is_sunk <- function() sink.number() > 0L
+
 # On one line, whatever it holds.
 progress_label <- function(wanted) {
   if (is.character(wanted) && wanted != "auto") {

@@ -13,9 +13,11 @@
 #' cancelled. Warnings and messages of a task are signalled just before, those of a map's elements
 #' as they come.
 #'
-#' In a Shiny app, define the task's function outside of the server function, or give it another
-#' environment, and pass it values as arguments: a function that is made inside takes the session's
-#' frame along, with all that is in it. Shiny handles no clicks of a session while one of its
+#' In a Shiny app, a task's function takes the frame along that it was made in, with all that is
+#' there: that of the server function, or, of functions at the top level of `app.R`, the app's. So
+#' keep large data elsewhere (`global.R`, a package), or set `environment(fun) <- globalenv()`, and
+#' pass values as arguments. A message of class `muster_message_large` names what each task takes
+#' along, from 10 MB on. Shiny handles no clicks of a session while one of its
 #' outputs waits for a promise: a task with a button to cancel it belongs into an observer that
 #' returns `NULL` and hands the value to a `reactiveVal()`.
 #'

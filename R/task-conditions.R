@@ -108,6 +108,16 @@ tell_element_said <- function(map, said) {
   if (is.null(map$said)) map$said <- integer(map$n) # how many values of each element were told
   if (said[[2L]] > map$said[i]) {
     map$said[i] <- said[[2L]]
+    if (is_progression(said[[3L]])) {
+      # The user's own bar, of package progressr: two would write over each other.
+      end_progress(map$progress)
+      map$progress <- NULL
+    }
     tell_said(said[[3L]])
   }
+}
+
+# said: a condition, or a list of one that handlers look at only.
+is_progression <- function(said) {
+  inherits(if (is.object(said)) said else said[[1L]], "progression")
 }

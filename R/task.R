@@ -342,7 +342,10 @@ abort_submit <- function(cl, outcome, call) {
 #' @rdname task_submit
 #' @export
 task_value <- function(task, timeout = Inf) {
+  waits <- TRUE
+  on.exit(if (waits) tell_goes_on(task))
   answer <- .Call(ffi_task_value, task, timeout)
+  waits <- FALSE
   if (is.list(answer) && length(answer) == 1L) {
     return(answer[[1L]])
   }
@@ -353,6 +356,15 @@ task_value <- function(task, timeout = Inf) {
   }
   tell_drawn(sys.call())
   value
+}
+
+# After Ctrl-C, at a prompt.
+tell_goes_on <- function(task) {
+  if (interactive()) {
+    inform_muster("goes_on", paste0(
+      task_title(task), " goes on: task_value() waits for it again, task_cancel() ends it."
+    ), task = task)
+  }
 }
 
 value_of <- function(task, timeout, call, what = task_title(task)) {
@@ -471,38 +483,6 @@ abort_value <- function(value, worker, call) {
     ),
     reference = found$where, worker = worker, call = call
   )
-}
-
-# abort_remote() raises the error that a call raised in a worker, see answer_condition().
-abort_remote <- function(error, worker, call, what = paste("Worker", worker), raised = NULL,
-                         hints = NULL, ...) {
-  memory <- inherits(error$condition, "muster_error_memory")
-  abort_muster(c(if (memory) "memory", "remote"),
-    if (is.null(raised)) paste0(what, " raised an error: ", error$message) else raised,
-    details = c(
-      if (!is.null(raised)) what,
-      if (nzchar(error$call)) paste0("In: ", error$call),
-      if (!is.null(worker) && what != paste("Worker", worker)) paste("On worker", worker)
-    ),
-    hints = c(
-      hints, if (any(grepl(null_symbol, error$message, fixed = TRUE))) code_hint,
-      stack_hint(error$stack)
-    ), worker = worker,
-    condition = error$condition, remote_call = error$call,
-    stack = error$stack, ..., call = call, of = error$condition
-  )
-}
-
-# What R says of a function whose code has an external pointer, once that is null.
-null_symbol <- "NULL value passed as symbol address"
-
-stack_hint <- function(stack) {
-  if (length(stack) > 1L) {
-    paste0(
-      "The ", length(stack), " calls that led there are the condition's field `stack`, as in ",
-      "tryCatch(..., error = function(e) writeLines(e$stack))."
-    )
-  }
 }
 
 #' @rdname task_submit

@@ -153,6 +153,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_shut, 0),
     ENTRY(ffi_worker_holds, 2),
     ENTRY(ffi_content, 1),
+    ENTRY(ffi_serialized_bytes, 2),
     ENTRY(ffi_named_set, 1),
     ENTRY(ffi_worker_condition, 2),
     ENTRY(ffi_worker_is_task, 0),

@@ -22,6 +22,11 @@ static void tell(struct mst_calls *calls, struct mst_loss *loss) {
   calls->last_told = loss;
 }
 
+static int64_t limit_of(const struct mst_calls *calls,
+                        const struct mst_call *call) {
+  return call->timeout_ns > 0 ? call->timeout_ns : calls->timeout_ns;
+}
+
 void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
                          enum mst_loss_kind kind, uint32_t attempts,
                          const char *words) {
@@ -32,6 +37,8 @@ void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
     loss->attempts = attempts;
     loss->oom = slot->oom;
     loss->tag = call->tag;
+    loss->limit_ns = limit_of(calls, call);
+    loss->own_limit = call->timeout_ns > 0;
   }
   if (!call->cancelled) {
     call->loss = loss;
@@ -405,11 +412,6 @@ static void listen_to(struct mst_calls *calls, struct mst_slot *slot,
   case MST_BEAT_FINE:
     break;
   }
-}
-
-static int64_t limit_of(const struct mst_calls *calls,
-                        const struct mst_call *call) {
-  return call->timeout_ns > 0 ? call->timeout_ns : calls->timeout_ns;
 }
 
 static void watch_time(struct mst_calls *calls, struct mst_slot *slot) {

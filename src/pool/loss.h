@@ -54,6 +54,8 @@ struct mst_loss {
   enum mst_why why;  // why it was given up
   char *reason;      // the text of MST_WHY_TOLD; owned
   int32_t tag;       // of the call that fails
+  int64_t limit_ns;  // of the call that took too long
+  uint8_t own_limit; // the call's own, not the cluster's
 };
 
 // mst_loss_free frees it with its texts; NULL is allowed.

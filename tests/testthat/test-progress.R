@@ -231,3 +231,53 @@ test_cluster("conditions that future relays at once, and progressr's, arrive liv
   testthat::skip_if(lacks("progressr"), "package progressr isn't installed")
   expect_true("progressr TRUE" %in% out, label = paste(out, collapse = "\n"))
 })
+
+test_cluster("where output is caught, it has what workers print", {
+  cl <- local_cluster(1)
+  out <- utils::capture.output(cluster_map(cl, 1:2, remote(function(i) {
+    cat("element", i, "\n")
+    NULL
+  })))
+  expect_identical(out[1:2], c("worker 1: element 1 ", "worker 1: element 2 "))
+  # Calls of parallel's and tasks as well, and not after the sink.
+  out <- utils::capture.output(r <- clusterEvalQ(cl, cat("called\n")))
+  expect_identical(out, "worker 1: called")
+  said <- shown_by(c(
+    "cl <- cluster_start(1)", "r <- capture.output(x <- clusterEvalQ(cl, cat('in\\n')))",
+    "r <- clusterEvalQ(cl, cat('out\\n'))"
+  ))
+  expect_identical(grep("worker 1", said, value = TRUE), "worker 1: out")
+})
+
+test_that("muster's bar gives way to progressr's", {
+  skip_without_terminal()
+  skip_without("progressr")
+  map <- c(
+    "library(progressr)", "cl <- cluster_start(1)", "slow <- function(i, p) {",
+    "  if (is.function(p)) p()", "  Sys.sleep(0.1)", "}",
+    "f <- function(p) invisible(cluster_map(cl, 1:15, slow, p, .progress = 'own'))"
+  )
+  own <- terminal_bytes(user_code(c(map, "f(NULL)")))
+  expect_match(own, "own ", fixed = TRUE)
+  other <- terminal_bytes(user_code(c(map,
+    "with_progress({ p <- progressor(15); f(p) }, handlers = handler_void(), enable = TRUE)"
+  )))
+  expect_no_match(other, "own ", fixed = TRUE)
+})
+
+test_that("after Ctrl-C a task says that it goes on, and a call what it waits for", {
+  skip_without_terminal()
+  bytes <- terminal_bytes(user_code(c(
+    "cl <- cluster_start(1)", "me <- Sys.getpid()", "gate <- tempfile()",
+    "waits <- function(me, gate) {", "  tools::pskill(me, 2L)",
+    "  while (!file.exists(gate)) Sys.sleep(0.01)", "  1", "}",
+    "task <- task_submit(cl, waits, me, gate, .label = 'fit')",
+    "value <- task_value(task)",
+    "opens <- function(m) file.create(gate)",
+    "x <- withCallingHandlers(clusterEvalQ(cl, 2), muster_message_behind = opens)",
+    "cat('values', task_value(task), unlist(x), '\\n')"
+  )), interactive = TRUE)
+  expect_match(bytes, "Task `fit` goes on: task_value() waits for it again", fixed = TRUE)
+  expect_match(bytes, "Worker 1 first evaluates task `fit` (", fixed = TRUE)
+  expect_match(bytes, "values 1 2", fixed = TRUE)
+})

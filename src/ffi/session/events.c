@@ -20,10 +20,10 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
       "kind",   "cluster",  "worker", "pid",  "how",       "number",
       "call",   "attempts", "again",  "oom",  "fresh_rng", "output",
-      "reason", "tag",      "ours",   "lacks"};
+      "reason", "tag",      "ours",   "lacks", "limit", "own_limit"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
                                       "given_up", "redrawn"};
-  SEXP list = PROTECT(ffi_list(16, names));
+  SEXP list = PROTECT(ffi_list(18, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(kinds[loss->kind]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)loss->cluster));
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)loss->worker + 1));
@@ -41,6 +41,8 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   if (loss->tag != 0) SET_VECTOR_ELT(list, 13, Rf_ScalarInteger(loss->tag));
   SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(loss->ours));
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(loss->sys_errno));
+  SET_VECTOR_ELT(list, 16, Rf_ScalarReal((double)loss->limit_ns / 1e9));
+  SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(loss->own_limit));
   UNPROTECT(1);
   return list;
 }
@@ -69,21 +71,26 @@ static int is_quiet(void) {
   return TYPEOF(quiet) == LGLSXP && Rf_asLogical(quiet) == 1;
 }
 
+// Where the session's output is caught, as in a knitr document, it is to have workers' lines as
+// well, and not the terminal.
 static void show_lines(struct mst_cluster *cluster) {
   const struct mst_log *log = &cluster->log;
   const int quiet = is_quiet();
+  void (*const show)(const char *, ...) =
+      !quiet && Rf_asLogical(ffi_call_ours("output_is_sunk", NULL)) == 1
+          ? Rprintf
+          : REprintf;
   if (cluster->shown < log->first) {
     if (!quiet) {
-      REprintf("(%.0f lines of workers were not shown)\n",
-               (double)(log->first - cluster->shown));
+      show("(%.0f lines of workers were not shown)\n",
+           (double)(log->first - cluster->shown));
     }
     cluster->shown = log->first;
   }
   while (cluster->shown < log->next) {
     const struct mst_log_line *line = mst_log_at(log, cluster->shown++);
     if (quiet) continue;
-    REprintf("worker %u: %.*s\n", line->worker + 1u, (int)line->length,
-             line->text);
+    show("worker %u: %.*s\n", line->worker + 1u, (int)line->length, line->text);
   }
 }
 

@@ -335,6 +335,9 @@ static int users_have_task(SEXP fun, SEXP args) {
   return (seen & FFI_SCAN_TASK) != 0;
 }
 
+// A task of so many bytes is looked at: do they come from where its function was made?
+#define LARGE_BYTES ((size_t)10000000)
+
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome; FFI_TYPE: they, or
 // a task among the needs, belong to another cluster; FFI_REFERENCE: fun or an argument can't be
 // used in another process, or is a task. needs: NULL, or a list of pointers of ffi_job_hold, and of
@@ -395,12 +398,14 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
     if (task == NULL) outcome = FFI_MEMORY;
     mst_job_release(terms.job);
   }
+  const int large = mst_blob_bytes(payload) >= LARGE_BYTES;
   ffi_payload_done();
   if (task != NULL) {
     R_SetExternalPtrAddr(pointer, task);
     R_SetExternalPtrProtected(pointer, bundle);
     put_in(bundle, task);
     serve_in_passing(nodes.cluster);
+    if (large && TYPEOF(fun) == CLOSXP) (void)ffi_call_ours("note_frames", fun);
   }
   UNPROTECT(2);
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;

@@ -33,6 +33,34 @@ void ffi_serialize(SEXP x, struct mst_buf *buf) {
   R_Serialize(x, &stream);
 }
 
+// ---- counting
+
+struct count {
+  double bytes, most;
+};
+
+static void count_bytes(R_outpstream_t stream, void *bytes, int n) {
+  struct count *count = (struct count *)stream->data;
+  (void)bytes;
+  count->bytes += n;
+  if (count->bytes > count->most) Rf_error("more bytes than were asked for");
+}
+
+static void count_char(R_outpstream_t stream, int c) {
+  (void)c;
+  count_bytes(stream, NULL, 1);
+}
+
+SEXP ffi_serialized_bytes(SEXP x, SEXP most) {
+  struct count count = {.most = Rf_asReal(most)};
+  struct R_outpstream_st stream;
+  R_InitOutPStream(&stream, (R_pstream_data_t)&count, R_pstream_binary_format,
+                   FFI_SERIALIZE_VERSION, count_char, count_bytes, NULL,
+                   R_NilValue);
+  R_Serialize(x, &stream);
+  return Rf_ScalarReal(count.bytes);
+}
+
 // ---- reading
 
 struct reader {

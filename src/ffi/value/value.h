@@ -80,6 +80,9 @@ int ffi_surroundings_changed(struct ffi_surroundings *around);
 #define FFI_SERIALIZE_VERSION 3
 // ffi_serialize appends x to buf in R's native binary format. Raises R errors.
 void ffi_serialize(SEXP x, struct mst_buf *buf);
+// ffi_serialized_bytes gives the bytes of x in this format: an error if they are more than `most`,
+// before it has looked at the rest.
+SEXP ffi_serialized_bytes(SEXP x, SEXP most);
 // ffi_read_native reads one object. Raises R errors.
 SEXP ffi_read_native(const uint8_t *bytes, size_t n);
 // ffi_grow reserves more bytes, or raises an R error. The bytes so far stay: the buffer's owner
