@@ -60,12 +60,14 @@ begin_link <- function(plan) {
   end_link(plan)
   name <- launch_name()
   plan$host$command <- filled_command(plan, name)
-  script <- plan$host$command
-  if (by_slurm(plan$host)) script <- slurm_script(script, plan$host$unset, name)
+  # When SIGTERM comes the shell outlives its child, which may have a job to take back: with the
+  # shell, all of its group would be killed.
+  script <- paste0("trap 'exit 143' TERM\n", plan$host$command)
+  if (by_slurm(plan$host)) script <- slurm_script(plan$host$command, plan$host$unset, name)
   pointer <- .Call(
     ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
     list("/bin/sh", c("sh", "-c", script), character()),
-    c(if (is_queued(plan)) forever_s else plan_timeout(plan), host_silence),
+    c(if (may_wait(plan)) forever_s else plan_timeout(plan), host_silence),
     by_slurm(plan$host) || grepl("\\bsrun\\b", script) # they leave TCP's delays on
   )
   if (is.list(pointer)) {

@@ -48,7 +48,7 @@ muster_host <- function() {
   on.exit(unlink(the$temp_root, recursive = TRUE))
   .Call(ffi_host_say, host_facts())
   # Slurm tells all processes of a job; that is the loss of the host.
-  if (!nzchar(Sys.getenv("SLURM_JOB_ID"))) .Call(ffi_host_heed)
+  .Call(ffi_host_heed, nzchar(Sys.getenv("SLURM_JOB_ID")))
   while (!is.null(order <- .Call(ffi_host_next, the$temp_root))) {
     serve_order(order)
   }

@@ -179,6 +179,9 @@ slurm_script <- function(srun, unset, name) {
 
 is_queued <- function(plan) isTRUE(plan$host$queued)
 
+# Whether its command may wait in a queue: launch-queue.R has those that aren't Slurm's.
+may_wait <- function(plan) is_queued(plan) || isTRUE(plan$host$waits)
+
 # new_queue_watch() gives what watch_jobs() remembers of one wait: when squeue is asked next, and
 # what the user was told.
 new_queue_watch <- function() {
@@ -189,18 +192,24 @@ new_queue_watch <- function() {
 # watch_jobs() tells which jobs of these plans are pending. It gives the errors of those that have
 # been that for too long, or run and don't answer: a list of list(plan, error).
 watch_jobs <- function(plans, watch) {
-  plans <- Filter(is_queued, plans)
+  plans <- Filter(may_wait, plans)
   now_s <- proc.time()[["elapsed"]]
   if (!length(plans) || now_s < watch$look_s) {
     return(list())
   }
   watch$look_s <- now_s + min(30, max(1, (now_s - watch$begun_s) / 10))
-  jobs <- pending_jobs(vapply(plans, function(plan) the$hosts[[plan$host$key]]$name, ""))
+  queued <- Filter(is_queued, plans)
+  jobs <- if (length(queued)) {
+    pending_jobs(vapply(queued, function(plan) the$hosts[[plan$host$key]]$name, ""))
+  }
   found <- lapply(plans, function(plan) {
-    tryCatch(check_job(plan, jobs, now_s), error = function(e) list(plan = plan, error = e))
+    tryCatch(
+      if (is_queued(plan)) check_job(plan, jobs, now_s) else check_command(plan, now_s),
+      error = function(e) list(plan = plan, error = e)
+    )
   })
   failed <- vapply(found, is.list, NA)
-  tell_pending(unlist(found[!failed]), watch)
+  tell_pending(unlist(found[!failed]), watch, length(queued) == length(plans))
   found[failed]
 }
 
@@ -211,12 +220,7 @@ check_job <- function(plan, jobs, now_s) {
   link <- the$hosts[[key]]
   job <- jobs[[link$name]]
   if (is.null(job)) {
-    if (is.null(link$ran_s)) the$hosts[[key]]$ran_s <- link$ran_s <- now_s
-    if (now_s - link$ran_s > plan_timeout(plan)) {
-      plan$host$command <- link$command
-      abort_link(.Call(ffi_remote_state, link$pointer), plan)
-    }
-    return(NULL)
+    return(check_running(plan, now_s, now_s))
   }
   the$hosts[[key]]["ran_s"] <- list(NULL)
   if (now_s - link$begun_s > plan$host$queue_timeout) {
@@ -230,6 +234,18 @@ check_job <- function(plan, jobs, now_s) {
     )
   }
   paste0(job[["id"]], " (", job[["reason"]], ")")
+}
+
+# A command that doesn't wait in a queue, since `since_s` at the latest, has the time of any other.
+check_running <- function(plan, now_s, since_s) {
+  key <- plan$host$key
+  link <- the$hosts[[key]]
+  if (is.null(link$ran_s)) the$hosts[[key]]$ran_s <- link$ran_s <- since_s
+  if (now_s - link$ran_s > plan_timeout(plan)) {
+    plan$host$command <- link$command
+    abort_link(.Call(ffi_remote_state, link$pointer), plan)
+  }
+  NULL
 }
 
 # pending_jobs() asks squeue: c(id, reason) of each pending job with one of these names, by name.
@@ -286,11 +302,12 @@ slurm_end <- function(name) {
   if (length(state) == 1L && state %in% names(reasons)) reasons[[state]]
 }
 
-tell_pending <- function(pending, watch, most = 4L) {
+tell_pending <- function(pending, watch, slurm, most = 4L) {
   text <- if (length(pending)) {
     left <- length(pending) - most
     paste0(
-      "Waiting for Slurm to start ", number_of(length(pending), "job"), ": ",
+      "Waiting for ", if (slurm) "Slurm to start ", number_of(length(pending), "job"),
+      if (!slurm) " to start", ": ",
       paste(utils::head(pending, most), collapse = ", "),
       if (left > 0L) paste(" and", left, "more"), "."
     )

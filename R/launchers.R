@@ -55,12 +55,19 @@ launch_local <- function(workers = availableCores()) {
 #' @param name Names of hosts, as nodes and [cluster_status()] show them: a character vector without
 #'   duplicates. The command is run for each. `NULL` (default): one host, with the name that it has
 #'   itself.
+#' @param queue_timeout Where the command may wait in a queue: for how many seconds, above 0. By
+#'   default without limit, and what the command prints says whether it waits: `srun`, `salloc`,
+#'   `bsub -I` and `qsub -I` do so. If you give a number, silence counts as waiting, too, as that of
+#'   `qrsh`.
 #' @returns An object of class `"muster_launcher"`.
 #' @section Errors:
 #' `muster_error_input`: an argument has the wrong type. [cluster_start()] raises
 #' `muster_error_launch` when the command ends before it led to muster, or leads to another version
 #' of muster or R, and `muster_error_timeout` when nothing answers within
-#' `getOption("muster.start_timeout")` seconds. Both have fields `host`, `command` and `output`: the
+#' `getOption("muster.start_timeout")` seconds, which don't include the time in a queue, or when it
+#' waits there for longer than `queue_timeout`. Then the command is ended, which takes a job of this
+#' machine's `srun` back; a job that was asked for through `ssh` stays in its queue, and ends when
+#' it starts: the error has its number. Both have fields `host`, `command` and `output`: the
 #' last lines that the command printed.
 #' @section Recipes:
 #' Where a client passes its words on as they are, `Rscript -e 'muster::muster_host()'` may stand
@@ -93,13 +100,16 @@ launch_local <- function(workers = availableCores()) {
 #' cluster_map(cl, 1:4, function(i) i^2)
 #' cluster_stop(cl)
 #' @export
-launch_command <- function(command, workers = 1L, name = NULL) {
+launch_command <- function(command, workers = 1L, name = NULL, queue_timeout = NULL) {
   call <- sys.call()
   check_string(command, "command", call = call)
   if (!is.null(name)) {
     check_strings(name, "name", call)
     check_unique_hosts(name, "name", call)
     if (!length(name)) abort_input("name", "NULL or names of hosts", name, call)
+  }
+  if (!is.null(queue_timeout)) {
+    queue_timeout <- check_seconds(queue_timeout, "queue_timeout", infinite = TRUE, call = call)
   }
   count <- max(1L, length(name))
   if (!is.null(workers)) workers <- check_counts(workers, count, call)
@@ -112,9 +122,15 @@ launch_command <- function(command, workers = 1L, name = NULL) {
     }
   }
   new_launcher(lapply(seq_len(count), function(i) {
-    list(workers = workers[i], host = list(command = command, name = name[i]))
+    list(workers = workers[i], host = list(
+      command = command, name = name[i], queue_timeout = queue_timeout,
+      waits = !is.null(queue_timeout) || grepl(queue_programs, command)
+    ))
   }))
 }
+
+# Commands that may wait in a queue.
+queue_programs <- "\\b(srun|salloc|bsub|qsub|qrsh|qlogin|oarsub)\\b"
 
 # "${host}" is the shell's.
 mark_pattern <- function(mark) paste0("(?<![$])\\Q", mark, "\\E")

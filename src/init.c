@@ -134,7 +134,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_enums, 0),
     ENTRY(ffi_host_open, 2),
     ENTRY(ffi_host_say, 1),
-    ENTRY(ffi_host_heed, 0),
+    ENTRY(ffi_host_heed, 1),
     ENTRY(ffi_host_next, 1),
     ENTRY(ffi_host_spawn, 4),
     ENTRY(ffi_host_refuse, 2),

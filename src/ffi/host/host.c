@@ -29,6 +29,7 @@ static struct {
   struct mst_kid *servers;
   uint32_t count; // of servers that were started, so far
   uint8_t leaves; // it has said so
+  uint8_t ends;   // SIGTERM is the session's end
 } host = {.first = -1, .session = -1};
 
 // take_link moves the link away from descriptors 0 and 1: whatever prints must not reach it.
@@ -102,8 +103,10 @@ static void on_term(int signal) {
 }
 
 // ffi_host_heed has the first SIGTERM make this process say that it leaves, instead of ending it:
-// in a container it alone is told, some time before all are killed.
-SEXP ffi_host_heed(void) {
+// in a container it alone is told, some time before all are killed. all: all processes are told, as
+// in a job that is cancelled: then it is as if the session had ended, so that nothing is left here.
+SEXP ffi_host_heed(SEXP all) {
+  host.ends = Rf_asLogical(all) == 1;
   struct sigaction action = {.sa_handler = on_term,
                              .sa_flags = (int)SA_RESETHAND};
   (void)sigemptyset(&action.sa_mask);
@@ -112,7 +115,7 @@ SEXP ffi_host_heed(void) {
 }
 
 static void say_that_it_leaves(void) {
-  if (!told_to_end || host.leaves) return;
+  if (!told_to_end || host.leaves || host.ends) return;
   host.leaves = 1;
   say(MST_KIND_LEAVING, NULL);
 }
@@ -128,6 +131,7 @@ static int receive(void *bytes, size_t n, int fds[2], size_t *count) {
     size_t more_count = 0;
     reap_servers();
     say_that_it_leaves();
+    if (told_to_end && host.ends) return -MST_ECLOSED;
     if (poll(&polled, 1, REAP_MS) <= 0) continue;
     const int64_t got =
         mst_net_recv_fds(host.first, (uint8_t *)bytes + have, n - have, 0, more,
@@ -203,7 +207,7 @@ static void order_read(void *data, Rboolean jump) {
 
 // ffi_host_next waits for the session's next order, for a fork server: list(order, fds). Meanwhile
 // it removes what workers left in root. fds must go to ffi_host_spawn or ffi_host_refuse. NULL: the
-// session is gone.
+// session is gone, or this process is told to end.
 SEXP ffi_host_next(SEXP root) {
   int rc = 0;
   while (rc == 0) {

@@ -7,7 +7,7 @@
 
 SEXP ffi_host_open(SEXP times_s, SEXP delays);
 SEXP ffi_host_say(SEXP facts);
-SEXP ffi_host_heed(void);
+SEXP ffi_host_heed(SEXP all);
 SEXP ffi_host_next(SEXP root);
 SEXP ffi_host_spawn(SEXP file, SEXP argv, SEXP env, SEXP fds);
 SEXP ffi_host_refuse(SEXP fds, SEXP text);
