@@ -342,10 +342,9 @@ abort_submit <- function(cl, outcome, call) {
 #' @rdname task_submit
 #' @export
 task_value <- function(task, timeout = Inf) {
-  waits <- TRUE
-  on.exit(if (waits) tell_goes_on(task))
-  answer <- .Call(ffi_task_value, task, timeout)
-  waits <- FALSE
+  # In most cases it is done, or so in some microseconds.
+  answer <- .Call(ffi_task_value, task, 0)
+  if (is.null(answer)) answer <- waited_answer(task, timeout)
   if (is.list(answer) && length(answer) == 1L) {
     return(answer[[1L]])
   }
@@ -356,6 +355,14 @@ task_value <- function(task, timeout = Inf) {
   }
   tell_drawn(sys.call())
   value
+}
+
+waited_answer <- function(task, timeout) {
+  waits <- TRUE
+  on.exit(if (waits) tell_goes_on(task))
+  answer <- .Call(ffi_task_value, task, timeout)
+  waits <- FALSE
+  answer
 }
 
 # After Ctrl-C, at a prompt.

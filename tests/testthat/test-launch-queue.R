@@ -14,7 +14,8 @@ test_that("what a command prints says whether it waits, and for which job", {
     "qsub: waiting for job 7.server to start\nqsub: job 7.server ready\n"
   ))
   # A job that was put back.
-  expect_true(waits_in_queue(paste0(queued, "srun: job 4711 has been allocated resources\n", queued)))
+  runs <- "srun: job 4711 has been allocated resources\n"
+  expect_true(waits_in_queue(paste0(queued, runs, queued)))
   expect_identical(job_of_output(queued), "4711")
   expect_identical(job_of_output(bsub), "12")
   expect_identical(job_of_output("qsub: waiting for job 7.server to start"), "7.server")
