@@ -96,7 +96,7 @@ abort_no_workers <- function(name, call) {
 
 # ---- Tasks
 
-# A task that is over: it has been evaluated by evaluate(), which gives its value or raises an
+# A task that has finished: it was evaluated by evaluate(), which gives its value or raises an
 # error. It is a map of one element for whoever waits for it or takes its value.
 task_here <- function(evaluate, label = NULL, n = 1L) {
   done <- list2env(list(

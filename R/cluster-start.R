@@ -66,10 +66,10 @@
 #'   Workers of hosts that take longer (jobs that are pending, hosts that boot) join later, see
 #'   Workers that come later. Default `Inf`: all.
 #' @param scale How many workers there are at least and at most, `c(0, 64)` for example: hosts are
-#'   asked for when tasks wait, and let go when they have nothing to do, see Hosts that come and go.
-#'   `NULL` (default): all are there all the time.
-#' @param idle_timeout With `scale`: after how many seconds without work a host is let go. Default
-#'   300; `Inf`: never.
+#'   asked for when tasks wait, and given back when they have nothing to do, see Hosts that come and
+#'   go. `NULL` (default): all are there all the time.
+#' @param idle_timeout With `scale`: after how many seconds without work a host is given back.
+#'   Default 300; `Inf`: never.
 #' @param autoStop If `TRUE`, the default, a cluster is stopped when nothing refers to it any more
 #'   and R's garbage collector finds it. If `FALSE`, it lives until [cluster_stop()] or the end of
 #'   the session.
@@ -187,12 +187,12 @@
 #' at most, the last one is used again and again, if that leads to another host each time:
 #' [launch_slurm()], or [launch_command()] with `{name}`.
 #'
-#' A host whose workers have had nothing to do for `idle_timeout` seconds is let go, also while your
-#' session sits at the prompt. What its workers know comes back with the next host, see Healing, by
-#' replaying their calls. So a host stays if that isn't sure to give the same, or takes longer than
-#' `idle_timeout`: its workers' state is only in a checkpoint, or calls of parallel's functions drew
-#' random numbers after a task had. With `healing = "fresh"` there is
-#' nothing to replay. A host with data of a partition stays, too.
+#' A host whose workers have had nothing to do for `idle_timeout` seconds is given back, also while
+#' your session sits at the prompt. What its workers know comes back with the next host, see
+#' Healing, by replaying their calls. So a host stays if that isn't sure to give the same, or takes
+#' longer than `idle_timeout`: its workers' state is only in a checkpoint, or calls of parallel's
+#' functions drew random numbers after a task had. With `healing = "fresh"` there is nothing to
+#' replay. A host with data of a partition stays, too.
 #' @section Without workers:
 #' `cluster_start(0)` is for finding what is wrong: `browser()`, `debug()` and `traceback()` work,
 #' since whatever this cluster is given is evaluated in your session, at once and one after the

@@ -25,9 +25,9 @@
 #'   likewise, once all its calls have run again (workers that can't be copied: with threads, or
 #'   not forked); `"fresh"`: as it was started;
 #'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()];
-#'   `task`: the `.label` of the task that it evaluates, `NA` if there is none. It prints with
+#'   `task`: the `.label` of the task that it evaluates, `NA` without one. It prints with
 #'   units, such as 0.12 s and 34.5 MB, without `healing` where that is `"state"` for all, and
-#'   without `task` where there is none; the columns themselves are numbers.
+#'   without `task` where no worker has one; the columns themselves are numbers.
 #'
 #'   `cluster_logs()`: a data frame with a row for each line, oldest first: `worker` (integer),
 #'   `time` (`POSIXct`: when the line came), `task` (the `.label` of the task that printed it, or

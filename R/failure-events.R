@@ -15,7 +15,7 @@ is_told <- function(event) {
   event$kind == "given_up" && event$pid == 0L && identical(event$reason, whys[["server"]])
 }
 
-# Workers that were lost with their fork server are told of in one message.
+# One message names the workers that were lost with their fork server.
 told_together <- function(events) {
   with_server <- function(event) {
     event$kind != "redrawn" && event$how == exits[["unknown"]] && !event$fresh_rng &&

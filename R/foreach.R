@@ -16,7 +16,7 @@
 #' functions that it names; if it uses them otherwise, as in `get(paste0("x", i))`, that is an error
 #' of class `muster_error_limit`.
 #'
-#' Each iteration has its variables to itself. What it assigns is gone when it is over, and no other
+#' Each iteration has its variables to itself. What it assigns is gone when it ends, and no other
 #' iteration sees it; but what it changes elsewhere, with `<<-`, in an environment or in the global
 #' environment, later ones in the same worker may see. Functions that are defined where the loop
 #' is find the variables of the iteration and what it assigns, as with `%do%`.
@@ -52,8 +52,8 @@
 #' * `muster_error_lost`, `muster_error_timeout`, `muster_error_limit`, `muster_error_input`: as in
 #'   [cluster_map()].
 #'
-#' With `"pass"` the error itself is the result, with `"remove"` there is none; so it is for tasks
-#' that were lost or late. An error in the function `.combine` is raised as it is.
+#' With `"pass"` the error itself is the result, with `"remove"` the iteration has no result; so it
+#' is for tasks that were lost or late. An error in the function `.combine` is raised as it is.
 #' @section Cost:
 #' That of [cluster_map()], and what foreach itself takes: some 50 us for each iteration.
 #' @section Source:

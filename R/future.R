@@ -232,7 +232,7 @@ await_free_worker <- function(backend, future) {
   }
 }
 
-# Relays what futures say until one of them is answered or the time is over. Gives which are.
+# Relays what futures say until one of them is answered or the time has passed. Gives which are.
 hear_futures <- function(futures, timeout) {
   wait_hearing(lapply(futures, `[[`, "task"), TRUE, timeout, function(i, said) {
     relay_at_once(futures[[i]], said)

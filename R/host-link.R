@@ -67,7 +67,7 @@ begin_link <- function(plan) {
   pointer <- .Call(
     ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
     list("/bin/sh", c("sh", "-c", script), character()),
-    c(if (may_wait(plan)) forever_s else plan_timeout(plan), host_silence),
+    c(if (may_wait(plan)) forever_s else plan_timeout(plan), host_silence, may_wait(plan)),
     by_slurm(plan$host) || grepl("\\bsrun\\b", script) # they leave TCP's delays on
   )
   if (is.list(pointer)) {

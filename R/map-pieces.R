@@ -310,7 +310,7 @@ tell_again <- function(map, piece, late) {
 
 # ---- Errors
 
-# `.on_result` is told of the results that an error has, before it is raised.
+# `.on_result` gets the results that an error has, before it is raised.
 settle_news <- function(map) if (map$words$settles) heed_news(map)
 
 # The error that a value can't leave its worker, which speaks of the values of the piece.

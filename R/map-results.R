@@ -202,7 +202,7 @@ fold_result <- function(map, terms, i) {
   .Call(ffi_map_put, map$results, i, list(NULL))
 }
 
-# A function that is told of elements in any order, and gives those whose turn it is then.
+# A function that takes elements in any order, and gives those whose turn it is then.
 in_order <- function(n) {
   done <- logical(n)
   given <- 0L

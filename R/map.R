@@ -174,7 +174,7 @@
 #' * `muster_error_input`: an argument is wrong, or its name begins with a dot and isn't one of
 #'   the above; or a connection is among the objects to be sent (field `reference`: where).
 #' @section Cost:
-#' One serialization of the function with everything that goes along with it, sent once to each
+#' One serialization of the function with everything that it needs, sent once to each
 #' worker; large vectors, in frames too, are copied once to shared memory. A cluster keeps the last
 #' 8 of these serializations, 256 MB at most. About 50 us for each piece, plus the time to read
 #' these bytes again, large vectors excepted, if functions have their own environments.

@@ -6,7 +6,7 @@
 #' A task, of [task_submit()] or [task_map()], is a promise of package promises: it can be given to
 #' `then()`, `%...>%` and `promise_all()`, and with promises 1.5.0 or newer be the value of a Shiny
 #' output. Elsewhere, as in a handler of httpuv, return `as.promise(task)`. Meanwhile the session
-#' serves others: the event loop of package later sleeps until a task is over.
+#' serves others: the event loop of package later sleeps until a task has finished.
 #'
 #' The promise is resolved with the task's value, or rejected with the error that [task_value()]
 #' would raise: that of the task itself, or of one that was lost too often, took too long or was

@@ -116,8 +116,8 @@ drop_streams <- function() {
 # Called from C code when a task's value has come that moved its worker's own stream.
 note_drawn <- function() the$drawn <- TRUE
 
-# Once per session, where a result comes that can't be had again. some, none: what gives a seed, and
-# what says that none is wanted.
+# Once per session, where a result comes that can't be reproduced. some, none: what gives a seed,
+# and what says that none is wanted.
 tell_drawn <- function(call, some = "`.seed = 1`", none = "`.seed = NULL`") {
   if (!the$drawn || the$drawn_told) {
     return(invisible())

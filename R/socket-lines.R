@@ -17,7 +17,7 @@
 #'   vector of `n` lines without their ends, in UTF-8 (for `"bytes"`, marked so). Fewer when
 #'   the other end has closed, the last one perhaps without an end, then `character(0)`. On a
 #'   connection that doesn't block, or with `timeout = 0`: the lines that are there, at most
-#'   `n`; `NULL` if there is none.
+#'   `n`; `NULL` if no line is there.
 #' @section Errors:
 #' As [socket_receive()]; `muster_error_limit`: a line is longer than `limit`.
 #' `muster_error_protocol`: a line contains a NUL, or isn't valid in `encoding`; field `lines` has

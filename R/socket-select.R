@@ -12,7 +12,7 @@
 #'   `Inf`; a negative value, like the default, changes nothing.
 #' @param socket A listener or a connection.
 #' @returns `socket_select()`: a logical vector as long as `sockets`, with its names: which
-#'   are ready, all `FALSE` when the time is over. It is only a hint: a ready listener's client
+#'   are ready, all `FALSE` when the time has passed. It is only a hint: a ready listener's client
 #'   may disappear before it is accepted, and a ready connection may have only half a message.
 #'   `socket_timeout()`: the timeout that was in force before the call, in seconds.
 #' @section Errors:

@@ -32,7 +32,7 @@
 #'   the other end has closed, and fewer than `n` bytes just before that.
 #' @section Errors:
 #' All have fields `host`, `port`, `errno`, `elapsed_s` and `bytes`. `muster_error_timeout`: the
-#' time is over; `bytes` is the number of bytes not sent, or received so far.
+#' time has passed; `bytes` is the number of bytes not sent, or received so far.
 #' `muster_error_closed`: the other end has closed or reset the connection. `muster_error_limit`:
 #' the message is larger than `limit`, `bytes` says how large; it can still be received with
 #' another limit. `muster_error_protocol`: what arrived isn't a message from `socket_send()`, or

@@ -10,7 +10,7 @@
 #' turn, see Globals in [cluster_map()]. Of the function around it, arguments, and variables that
 #' are larger than 1 MB or hold an environment, are only sent if the code names them, itself or by
 #' functions that it names; if it uses them otherwise, as in `get(paste0("x", i))`, that is an error
-#' of class `muster_error_limit`. What the code assigns is gone when it is over; `return()` ends it.
+#' of class `muster_error_limit`. What the code assigns is gone when it ends; `return()` ends it.
 #'
 #' A variable that is a task stands for that task's value: the code waits for it, without a worker,
 #' see Tasks that need others in [task_submit()].
@@ -23,7 +23,7 @@
 #'   `with_cluster()`, what you evaluate.
 #' @param .cl A cluster from [cluster_start()], or some of its nodes. For `task()`, by default the
 #'   default cluster. For `with_cluster()`, also what [cluster_start()] takes for one, such as a
-#'   number of workers: then the cluster is started, and stopped when the code is over, however it
+#'   number of workers: then the cluster is started, and stopped when the code ends, however that
 #'   ends.
 #' @param .seed,.retries,.error_retries,.timeout,.priority,.label,.wait As for [task_submit()].
 #' @param ... Further arguments of [cluster_start()], for a cluster that is started.
@@ -31,8 +31,8 @@
 #'   task that isn't over then is lost if its cluster was started for the code: ask for its value
 #'   inside.
 #' @section Errors:
-#' `muster_error_input`: there is no default cluster, or `.cl` is none. For `task()` those of
-#' [task_submit()], for `with_cluster()` also those of [cluster_start()].
+#' `muster_error_input`: there is no default cluster, or `.cl` isn't a cluster. For `task()` those
+#' of [task_submit()], for `with_cluster()` also those of [cluster_start()].
 #' @section Cost:
 #' As [task_submit()], and about 0.2 ms to find what the code uses.
 #' @section Source:

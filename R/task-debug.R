@@ -19,7 +19,7 @@
 #' @param step If `TRUE`, evaluate line by line, in the browser. Default: in an interactive session.
 #' @returns The value, if there is no error this time.
 #' @section Errors:
-#' Those of the call, as they are. `muster_error_input`: `failed` is none of the above; nothing has
+#' Those of the call, as they are. `muster_error_input`: `failed` isn't one of these; nothing has
 #' failed; or its data are gone: it was saved, is of another session, or no element is known to be
 #' at fault; or a variable can't have the value that it had.
 #' @section Cost:

@@ -83,7 +83,7 @@ with_values <- function(args, needs) {
   with_results(args, needs$at, results)
 }
 
-# Why the results of these tasks can't be had, if that is why a task wasn't submitted.
+# Why these tasks have no results, if that is why a task wasn't submitted.
 check_needs <- function(tasks, cl, outcome, call) {
   for (task in tasks) {
     if (inherits(task, "muster_task_here")) next # told below

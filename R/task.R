@@ -55,7 +55,7 @@
 #' worker, it does: if the function, or an earlier call, sets `options(warn = 2)` there, a warning
 #' becomes an error, which the function may handle; if `warn` is negative, a warning isn't shown; a
 #' message sink, as of `capture.output(type = "message")`, gets messages, and warnings if `warn` is
-#' 1. Handlers in the session see such a condition too, but it is over: muffling it changes nothing.
+#' 1. Handlers in the session see such a condition too, but too late: muffling it changes nothing.
 #'
 #' A worker keeps the first 32 MB of conditions of each task, piece or part: more than 20,000 plain
 #' ones. How many more there were is a warning of class `muster_warning_dropped` (fields `worker`

@@ -3,8 +3,8 @@
 #' Values of several tasks: all, the first, any
 #'
 #' `tasks_collect()` waits for all tasks and gives their values. `tasks_race()` gives the value of
-#' the task that is over first, or raises its error. `tasks_any()` gives the value of the first that
-#' succeeds.
+#' the task that finishes first, or raises its error. `tasks_any()` gives the value of the first
+#' that succeeds.
 #'
 #' Warnings and messages of a task are signalled when its value is taken, so in the order in which
 #' the tasks end. Of tasks that are over at the same time, the first in the list comes first.
@@ -14,7 +14,7 @@
 #' @param on_error `"stop"`, the default: the first task that fails ends the wait with its error.
 #'   `"return"`: the result has the error, a condition, in that task's place.
 #' @param cancel If `TRUE`, the tasks whose values aren't needed any more are cancelled: the losers,
-#'   or those that are left after an error or when the time is over. By default they go on, and
+#'   or those that are left after an error or at the time limit. By default they go on, and
 #'   [task_value()] gives their values.
 #' @returns `tasks_collect()`: a list as long as `tasks`, in its order, with its names.
 #'   `tasks_race()`, `tasks_any()`: one value.

@@ -17,7 +17,7 @@ the$temp_root <- NULL # of a host process
 the$base <- NULL # of a fork server and its workers: where its workers have their directories
 the$servers_pid <- 0L # the process that they belong to
 the$failed <- NULL # the last error that task_debug() can evaluate again
-the$named <- character() # what large objects users were told of
+the$named <- character() # large objects that messages have named
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
 the$stream <- NULL # what the own streams of workers are made of

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs tests on the R of other releases of Debian, as an ordinary user:
-#   tools/newer-r.sh RELEASE...        tests/testthat, and workers and sessions that are killed
+#   tools/newer-r.sh RELEASE...        tests/testthat, workers and sessions that are killed, and
+#                                      the release's own versions of other packages
 #   tools/newer-r.sh --short RELEASE   a strict build and some files of the first, in a minute or
 #                                      two, if the release's root is here
 #   tools/newer-r.sh --run RELEASE COMMAND...   a command in /muster, a copy of this checkout
@@ -21,7 +22,7 @@ skipped=0
 short="adapt-(parallel(-calls|-examples)?|methods)|heal|map-captured|node-kinds|worker-main"
 # Those of muster's Suggests, and of its tests, that Debian has built.
 packages="testthat withr callr processx bit64 data.table doparallel dplyr foreach future iterators
-  jsonlite knitr parallelly progressr snow dosnow r6 boot codetools mass"
+  jsonlite knitr parallelly progressr promises purrr shiny snow dosnow r6 boot codetools mass"
 
 finish() {
   say "$label: $passed passed, $failed failed, $skipped skipped"
@@ -66,7 +67,7 @@ on_release() {
     suite testthat "^($short)\$"
   else
     suite testthat ""
-    suite vital "^(crash-matrix|orphans)\$"
+    suite vital "^(crash-matrix|orphans|adapt-versions)\$"
   fi
 }
 

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 // How long a command may take to end once its link is closed, and once it was told to: some have to
-// give back what they were allotted.
+// give back what they were allotted. An R that still boots sees the end when it reads: if it were
+// killed, its temporary directory would stay.
 #define CLOSED_NS (2 * MST_NS_PER_S)
+#define BOOT_NS (500 * MST_NS_PER_MS)
 #define TOLD_NS (6 * MST_NS_PER_S)
 
 // ---- what the host process says
@@ -210,7 +212,8 @@ static void tell(struct mst_remote *remote, int signal) {
 
 void mst_remote_end(struct mst_remote *remote) {
   if (!remote->gone && remote->chan.fd >= 0) gone(remote);
-  if (!remote->has_facts) tell(remote, SIGTERM);
+  if (remote->end_ns == 0) remote->end_ns = mst_clock_now();
+  if (!remote->has_facts && remote->waits) tell(remote, SIGTERM);
 }
 
 void mst_remote_break(struct mst_remote *remote) {
@@ -234,7 +237,9 @@ void mst_remote_free(struct mst_remote *remote) {
   if (remote->owner == getpid()) {
     mst_remote_end(remote);
     mst_relay_end(remote->relay);
-    const int64_t closed_ns = remote->host.silent ? 0 : CLOSED_NS;
+    int64_t closed_ns = remote->has_facts ? CLOSED_NS : BOOT_NS;
+    closed_ns -= mst_clock_now() - remote->end_ns;
+    if (remote->host.silent) closed_ns = 0;
     if (!ends_within(remote, closed_ns)) tell(remote, SIGTERM);
     if (!ends_within(remote, TOLD_NS)) tell(remote, SIGKILL);
     while (mst_remote_reap(remote) == 0)

@@ -32,6 +32,8 @@ struct mst_remote {
   uint8_t has_facts;
   uint8_t gone;   // the channel has ended
   uint8_t leaves; // the host process was told to end
+  uint8_t waits;  // its command may wait in a queue: it doesn't see that the link ends
+  int64_t end_ns; // when its end began, or 0
 };
 
 // mst_remote_start runs the command, whose standard input and output become the link. spawn's

@@ -195,7 +195,7 @@ void mst_cluster_scale_soon(struct mst_cluster *cluster) {
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher) {
   group->launcher = launcher;
-  mst_cluster_scale_soon(cluster); // it may have to be let go
+  mst_cluster_scale_soon(cluster); // it may have to be given back
   group->orphaned = group->lost = 0;
   group->adopted = 1;
   group->joined |= group->waits;

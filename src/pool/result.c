@@ -15,7 +15,7 @@ struct mst_need {
 
 // ---- the bytes
 
-// take_segment: -MST_ESYS or -MST_EMEM if it can't be had.
+// take_segment: -MST_ESYS or -MST_EMEM if the system has none.
 static int take_segment(struct mst_map *map, struct mst_segment *segment) {
   if (map == NULL || mst_map_is_lost(map)) return -MST_EMEM;
   if (map->fd < 0) return mst_segment_copy(map, segment, NULL);

@@ -90,7 +90,7 @@ static void act(struct mst_cluster *cluster) {
   }
 }
 
-// leave_hosts has workers leave hosts that were let go; the last one out ends its host. Returns
+// leave_hosts has workers leave hosts that were given back; the last one out ends its host. Returns
 // whether some are left.
 static int leave_hosts(struct mst_cluster *cluster) {
   int left = 0;

@@ -307,8 +307,9 @@ static int has_tasks(const struct mst_session *session) {
   return session->counts.tasks > session->counts.tasks_done;
 }
 
-// The I/O thread's turn. With tasks, or when a host is to be let go: the same as R's waits, except
-// for what only R can do. Otherwise it only reads output, so that no process blocks on a full pipe.
+// The I/O thread's turn. With tasks, or when a host is to be given back: the same as R's waits,
+// except for what only R can do. Otherwise it only reads output, so that no process blocks on a
+// full pipe.
 static int stand_in(void *owner, int *fd) {
   struct mst_session *session = owner;
   const int all =

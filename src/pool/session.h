@@ -111,7 +111,7 @@ struct mst_group {
   uint8_t adopted;             // a former launcher made some of its workers
   uint8_t waits;  // for a launcher: until there is one its workers are pending
   uint8_t joined; // it came, and may not have been asked for all of them yet
-  uint8_t scales; // it may be let go, see mst_cluster_scale
+  uint8_t scales; // it may be given back, see mst_cluster_scale
   uint8_t asleep; // nobody asks for the launcher
   uint8_t woken;  // somebody has to ask for it now
   uint32_t kept;  // for what its host has to be there, besides calls
@@ -222,7 +222,7 @@ uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
 int mst_session_waits(const struct mst_session *session);
 // mst_cluster_scale has a cluster let groups go in which nothing was done for idle_ns (INT64_MAX:
 // none), and wake them when they are needed, see sched/scale.h. scales: of each group, 1 if it may
-// be let go; those of them that wait are asleep from now on. Only with healing. 0, -MST_EMEM.
+// be given back; those of them that wait are asleep from now on. Only with healing. 0, -MST_EMEM.
 int mst_cluster_scale(struct mst_cluster *cluster, const uint8_t *scales,
                       int64_t idle_ns);
 // mst_cluster_woken gives the number of a group that somebody has to ask a launcher for, once;

@@ -1,4 +1,4 @@
-// When hosts are asked for and let go. The contract is in scale.h.
+// When hosts are asked for and given back. The contract is in scale.h.
 #include "sched/scale.h"
 
 static int is_any_up(const struct mst_scale_host *hosts, uint32_t count) {

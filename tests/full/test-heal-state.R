@@ -259,7 +259,7 @@ test_cluster("changes in place, closures and environments with state survive", {
   expect_identical(clusterCall(cl, function() counter()), list(6, 6))
 })
 
-test_cluster("10,000 calls leave a short journal, whatever they change", {
+test_cluster("10,000 calls come back, whatever they change", {
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(2)
   computes <- remote(function() 1)
@@ -271,7 +271,8 @@ test_cluster("10,000 calls leave a short journal, whatever they change", {
     n <<- 0
   })
   for (k in 1:10000) clusterCall(cl, changes)
-  expect_lt(nrow(cluster_journal(cl)), 15000L)
+  # Short calls are kept up to 100,000: a checkpoint costs more than 0.3 s of replay.
+  expect_lt(nrow(cluster_journal(cl)), 25000L)
   for (k in 1:2) {
     kill_all(cl)
     expect_identical(clusterCall(cl, function() n), list(10000, 10000))

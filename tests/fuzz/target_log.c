@@ -26,10 +26,10 @@ static void run(const uint8_t *bytes, size_t n) {
   const size_t step = (size_t)bytes[0] * bytes[0] + 1;
   const char *text = (const char *)bytes + 1;
   whole_part.length = cut_part.length = 0;
-  mst_log_write(&whole, &whole_part, 0, text, n - 1);
+  mst_log_write(&whole, &whole_part, 0, NULL, text, n - 1);
   for (size_t at = 0; at < n - 1; at += step) {
     const size_t left = n - 1 - at;
-    mst_log_write(&cut, &cut_part, 0, text + at, left < step ? left : step);
+    mst_log_write(&cut, &cut_part, 0, NULL, text + at, left < step ? left : step);
   }
   FUZZ_CHECK(whole_part.length == cut_part.length);
   mst_log_end(&whole, &whole_part, 0);

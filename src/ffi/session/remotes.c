@@ -75,8 +75,8 @@ struct mst_remote *ffi_remote_of(SEXP pointer) {
 }
 
 // ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
-// times_s: how long the greeting may take, and the silence that breaks the link. delays: see
-// mst_relay_config. A pointer, or why there is none.
+// times_s: how long the greeting may take, the silence that breaks the link, and 1 if the command
+// may wait in a queue. delays: see mst_relay_config. A pointer, or why there is none.
 SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
   const struct mst_session *session = ffi_session();
   forget_parents();
@@ -104,6 +104,7 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
+  owned->remote->waits = REAL(times_s)[2] == 1;
   owned->told = owned->leaves = 0;
   owned->cluster = 0;
   owned->next = remotes;
