@@ -1,9 +1,10 @@
 # A worker's side of partition_read(): files, or pieces of them, become a part. The session's side
 # is partition-read.R.
 #
-# csv: everything is read as text, as read.csv() does, and each column is converted once its type is
-# known: for the part here, and over all parts by the session, which has parts with another type
-# read again (part_retype()). So a column is the same as if read.csv() read all rows together.
+# csv: columns are numbers where all of their cells are plain ones, else text, which is converted
+# once the type is known: for the part here, and over all parts by the session, which has parts
+# with another type read again (part_retype()). So a column is the same as if read.csv() read all
+# rows together.
 
 # step: items (list of files, see read_items()), columns (chosen ones, or NULL), order (the names in
 # order, as far as known, or NULL), job, name of the reader if it is the user's.
@@ -16,14 +17,14 @@ part_read <- function(state, step) {
     one
   })
   kinds <- NULL
-  if (!is.null(read[[1L]]$text)) {
-    kinds <- Map(text_kinds, read, step$items)
+  if (!is.null(read[[1L]]$cells)) {
+    kinds <- Map(cell_kinds, read, step$items)
     for (i in seq_along(kinds)) check_same_columns(state, kinds, step$items, i)
     kinds <- unify_kinds(kinds)
-    read <- lapply(read, function(one) {
-      columns <- Map(convert_text, one$text, kinds[names(one$text)], names(one$text))
-      list(columns = columns, rows = one$rows)
-    })
+    read <- Map(function(one, item) {
+      state$file <- item$path
+      list(columns = convert_cells(one$cells, item, kinds), rows = one$rows)
+    }, read, step$items)
   }
   frames <- Map(finish_item, read, step$items, MoreArgs = list(step = step))
   for (i in seq_along(frames)) check_same_columns(state, frames, step$items, i)
@@ -58,18 +59,16 @@ part_retype <- function(state, step) {
     columns[[name]] <- convert_text(rep(NA_character_, frame_rows(state$data)), kinds[[name]], name)
   }
   if (length(again)) {
-    texts <- lapply(step$items, function(item) {
+    read <- lapply(step$items, function(item) {
       state$file <- item$path
       check_sign(item)
-      text <- read_csv_text(item, again)$text
+      texts <- again[!kinds[again] %in% number_kinds]
+      cells <- convert_cells(read_csv_item(item, again, texts)$cells, item, kinds)
       check_sign(item)
-      text
+      cells
     })
     state$file <- NULL
-    for (name in again) {
-      text <- unlist(lapply(texts, `[[`, name), use.names = FALSE)
-      columns[[name]] <- convert_text(text, kinds[[name]], name)
-    }
+    columns[again] <- lapply(again, function(name) bind_columns(lapply(read, `[[`, name)))
   }
   state$data <- new_frame(columns, frame_rows(state$data))
 }
@@ -101,7 +100,7 @@ sign_time <- function(sign) {
   format(.POSIXct(sign[2L], tz = "UTC"), "%Y-%m-%d %H:%M:%OS3 UTC")
 }
 
-# list(text, rows) for csv whose types are determined here, else list(columns, rows).
+# list(cells, rows) for csv whose types are determined here, else list(columns, rows).
 read_item <- function(item, step) {
   wanted <- wanted_columns(item, step)
   if (!is.null(step$job)) {
@@ -110,7 +109,7 @@ read_item <- function(item, step) {
     return(take_columns(value, wanted, item))
   }
   switch(item$kind,
-    csv = read_csv_text(item, wanted),
+    csv = read_csv_item(item, wanted, item$int64),
     rds = {
       value <- readRDS(item$path)
       if (!is.data.frame(value)) {
@@ -222,20 +221,24 @@ parquet_names <- function(item, wanted) {
 
 # ---- csv
 
-# As read.csv() reads it, but as text: list(text = columns by name, rows). A piece of a file has
-# `from` and `to`, offsets in bytes, and `names`; only the first has the header.
-read_csv_text <- function(item, wanted) {
+# As read.csv() reads it: list(cells = columns by name, rows). Columns are numbers where all cells
+# are plain ones (logical if all are NA), else text; those in `texts` are text in any case. A piece
+# of a file has `from` and `to`, offsets in bytes, and `names`; only the first has the header.
+read_csv_item <- function(item, wanted, texts = NULL) {
   names <- if (is.null(item$names)) csv_names(item$path) else item$names
   given <- names[!startsWith(names, "\n")]
   if (!is.null(wanted)) check_has(given, wanted)
   some <- if (is.null(wanted)) given else if (length(wanted)) wanted else given[1L]
-  columns <- if (is.null(item$from)) {
-    csv_whole(item$path, names, some)
-  } else {
-    csv_piece(item, names, some)
+  columns <- csv_plain(item, names, some, texts)
+  if (is.null(columns)) {
+    columns <- if (is.null(item$from)) {
+      csv_whole(item$path, names, some)
+    } else {
+      csv_piece(item, names, some)
+    }
   }
   rows <- length(columns[[1L]])
-  list(text = columns[if (is.null(wanted)) given else wanted], rows = rows)
+  list(cells = columns[if (is.null(wanted)) given else wanted], rows = rows)
 }
 
 # The names from read.csv(). If it uses the first column as row names, that comes first here, as
@@ -245,14 +248,31 @@ csv_names <- function(path) {
   c(if (.row_names_info(head) > 0L) "\nrow.names", names(head))
 }
 
+# NULL where R has to read the text: it has row names, is compressed, is in another encoding, or has
+# something that only R's connections and scan() can judge.
+csv_plain <- function(item, names, some, texts) {
+  to <- if (is.null(item$from)) item$sign[1L] else item$to
+  if (startsWith(names[1L], "\n") || is.null(to) || getOption("encoding") != "native.enc") {
+    return(NULL)
+  }
+  from <- if (is.null(item$from)) 0 else item$from
+  columns <- .Call(ffi_csv_read, item$path, c(from, to), from == 0, length(names),
+    match(some, names), some %in% texts
+  )
+  if (!is.null(columns)) stats::setNames(columns, some)
+}
+
+# The first column is read in any case: whether a line is empty depends on it.
 csv_whole <- function(path, names, some) {
-  classes <- ifelse(names %in% some, "character", "NULL")
-  if (startsWith(names[1L], "\n")) classes <- "character"
+  classes <- ifelse(names %in% c(names[1L], some), "character", "NULL")
   as.list(utils::read.csv(path, colClasses = classes))[some]
 }
 
 csv_piece <- function(item, names, some) {
-  from <- rawConnection(read_bytes(item$path, item$from, item$to))
+  bytes <- read_bytes(item$path, item$from, item$to)
+  # scan() would take away a byte order mark from the first line, so that is an empty one.
+  if (item$from > 0) bytes <- c(as.raw(0x0aL), bytes)
+  from <- rawConnection(bytes)
   on.exit(close(from))
   columns <- csv_rows(from, names, some)
   # The first row is the header.
@@ -262,7 +282,7 @@ csv_piece <- function(item, names, some) {
 # All arguments are as in read.table() when called by read.csv().
 csv_rows <- function(from, names, some, most = -1L, na = "NA") {
   what <- rep(list(NULL), length(names))
-  what[names %in% some] <- list("")
+  what[names %in% c(names[1L], some)] <- list("")
   names(what) <- names
   scan(from,
     what = what, nmax = most, sep = ",", quote = "\"", dec = ".", na.strings = na, quiet = TRUE,
@@ -284,15 +304,15 @@ read_bytes <- function(path, from, to) {
 }
 
 # By column. item: may have names of columns that were written as integer64.
-text_kinds <- function(one, item) {
-  kinds <- vapply(one$text, text_kind, "")
+cell_kinds <- function(one, item) {
+  kinds <- vapply(one$cells, cell_kind, "")
   kinds[intersect(item$int64, names(kinds))] <- "integer64"
   kinds
 }
 
 # "none": only NA, which fits any type.
-text_kind <- function(text) {
-  value <- guess_type(text)
+cell_kind <- function(cells) {
+  value <- if (is.character(cells)) guess_type(cells) else cells
   if (is.logical(value) && all(is.na(value))) "none" else typeof(value)
 }
 
@@ -325,6 +345,25 @@ unify_kinds <- function(kinds) {
   }, "")
 }
 
+# The kinds that columns of plain numbers can be made without their text; "none" and "logical" are
+# those of columns that have only NA.
+number_kinds <- c("none", "logical", "integer", "double")
+
+# Columns of an item as these kinds. Those that were read as numbers, and are to be text or what
+# only text can become, are read again.
+convert_cells <- function(cells, item, kinds) {
+  kinds <- kinds[names(cells)]
+  again <- names(cells)[!vapply(cells, is.character, NA) & !kinds %in% number_kinds]
+  if (length(again)) cells[again] <- read_csv_item(item, again, again)$cells
+  Map(function(cells, kind, name) {
+    if (is.character(cells)) {
+      convert_text(cells, kind, name)
+    } else {
+      switch(kind, integer = as.integer(cells), double = as.double(cells), cells)
+    }
+  }, cells, kinds, names(cells))
+}
+
 # A number that only this kind can hold makes type.convert() use the kind for all.
 convert_text <- function(text, kind, name) {
   switch(kind,
@@ -348,32 +387,6 @@ part_quotes <- function(state, step) {
   item <- step$items[[1L]]
   state$file <- item$path
   check_sign(item)
-  file <- file(item$path, "rb")
-  on.exit(close(file))
-  seek(file, item$from)
-  at <- item$from
-  quotes <- 0
-  ends <- c(NA_real_, NA_real_) # even, odd
-  while (at < item$to) {
-    # Usually both ends are near: little is read until then.
-    bytes <- readBin(file, "raw", min(item$to - at, if (anyNA(ends)) 2^14 else 2^22))
-    if (!length(bytes)) break
-    is_quote <- bytes == as.raw(0x22L)
-    if (anyNA(ends)) ends <- first_ends(bytes, which(is_quote), quotes, at, ends)
-    quotes <- quotes + sum(is_quote)
-    at <- at + length(bytes)
-  }
-  state$result <- list(rows = 0, bytes = 0, quotes = quotes, ends = ends)
-}
-
-first_ends <- function(bytes, found, quotes, at, ends) {
-  if (!length(found) && !is.na(ends[quotes %% 2 + 1])) {
-    return(ends)
-  }
-  lines <- which(bytes == as.raw(0x0aL))
-  odd <- (quotes + findInterval(lines, found)) %% 2 == 1
-  for (k in 1:2) {
-    if (is.na(ends[k])) ends[k] <- at + lines[odd == (k == 2L)][1L]
-  }
-  ends
+  found <- .Call(ffi_csv_quotes, item$path, c(item$from, item$to))
+  state$result <- list(rows = 0, bytes = 0, quotes = found[1L], ends = found[2:3])
 }

@@ -268,6 +268,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_group_values, 2),
     ENTRY(ffi_group_alike, 1),
     ENTRY(ffi_file_add, 2),
+    ENTRY(ffi_csv_read, 6),
+    ENTRY(ffi_csv_quotes, 2),
     ENTRY(ffi_file_write, 2),
     ENTRY(ffi_file_sync, 1),
     ENTRY(ffi_fold_sum, 4),

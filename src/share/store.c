@@ -10,8 +10,8 @@
 
 #include "base/mst_fault.h"
 
-// macOS refuses to write 2 GB at once.
-#define WRITE_MAX ((size_t)1 << 30)
+// macOS refuses to write or read 2 GB at once.
+#define MOST ((size_t)1 << 30)
 
 static int fail(struct mst_err *err, const char *call) {
   return mst_err_set(err, MST_ESYS, errno, call, "%s", strerror(errno));
@@ -21,7 +21,7 @@ static int write_all(int fd, const uint8_t *from, size_t n) {
   while (n > 0) {
     const ssize_t got = mst_fault("store.write")
                             ? -1
-                            : write(fd, from, n < WRITE_MAX ? n : WRITE_MAX);
+                            : write(fd, from, n < MOST ? n : MOST);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       if (got == 0) errno = ENOSPC;
@@ -77,4 +77,28 @@ int mst_store_sync(const char *path, struct mst_err *err) {
   const int rc = sync_all(fd) == 0 ? 0 : fail(err, "fsync");
   (void)close(fd);
   return rc;
+}
+
+int64_t mst_store_read(const char *path, int64_t from, void *bytes, size_t n,
+                       struct mst_err *err) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail(err, "open");
+  size_t done = 0;
+  while (done < n) {
+    const size_t more = n - done < MOST ? n - done : MOST;
+    const ssize_t got = mst_fault("store.read")
+                            ? -1
+                            : pread(fd, (uint8_t *)bytes + done, more,
+                                    (off_t)(from + (int64_t)done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int rc = fail(err, "pread");
+      (void)close(fd);
+      return rc;
+    }
+    if (got == 0) break;
+    done += (size_t)got;
+  }
+  (void)close(fd);
+  return (int64_t)done;
 }

@@ -1,8 +1,9 @@
-// store: files that must be complete on the disk, or an error. No R, no state.
+// store: files that must be complete on the disk, or an error, and parts of files. No R, no state.
 #ifndef MST_SHARE_STORE_H
 #define MST_SHARE_STORE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/mst_err.h"
 
@@ -21,5 +22,10 @@ int mst_store_add(const char *path, const void *bytes, size_t n,
 // names. Any thread; blocks while writing; no locks. Returns 0, or -MST_ESYS as above. A file
 // system that can't sync folders (EINVAL) isn't an error.
 int mst_store_sync(const char *path, struct mst_err *err);
+
+// mst_store_read reads n bytes of a file from offset `from` on. Any thread; blocks while reading;
+// no locks. Returns how many there were, or -MST_ESYS as above.
+int64_t mst_store_read(const char *path, int64_t from, void *bytes, size_t n,
+                       struct mst_err *err);
 
 #endif

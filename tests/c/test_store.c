@@ -89,3 +89,23 @@ TEST("A failed write leaves no file, and the error names call and reason") {
   CHECK_INT(unlink(file), 0);
   CHECK_INT(rmdir(folder), 0);
 }
+
+TEST("A range of a file is read, as far as there are bytes") {
+  struct mst_err err;
+  char bytes[8] = "";
+  make_folder();
+  CHECK_INT(mst_store_write(file, "0123456789", 10, &err), 0);
+  CHECK_INT(mst_store_read(file, 3, bytes, 4, &err), 4);
+  CHECK(memcmp(bytes, "3456", 4) == 0);
+  CHECK_INT(mst_store_read(file, 8, bytes, 4, &err), 2);
+  CHECK_INT(mst_store_read(file, 20, bytes, 4, &err), 0);
+  mst_fault_arm("store.read", 1, EINTR);
+  CHECK_INT(mst_store_read(file, 0, bytes, 4, &err), 4);
+  mst_fault_arm("store.read", 1, EIO);
+  CHECK_INT(mst_store_read(file, 0, bytes, 4, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, EIO);
+  CHECK_INT(unlink(file), 0);
+  CHECK_INT(mst_store_read(file, 0, bytes, 4, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOENT);
+  CHECK_INT(rmdir(folder), 0);
+}

@@ -7,7 +7,7 @@ extern const struct fuzz_target fuzz_frame, fuzz_hello, fuzz_text,
     fuzz_proc_msg, fuzz_value_head, fuzz_seed, fuzz_cancel, fuzz_log,
     fuzz_segment, fuzz_diag_counters, fuzz_diag_dump, fuzz_addr, fuzz_inbox,
     fuzz_dial, fuzz_scan, fuzz_target_text, fuzz_proof, fuzz_have, fuzz_meet,
-    fuzz_word, fuzz_mux, fuzz_canary;
+    fuzz_word, fuzz_mux, fuzz_csv, fuzz_canary;
 
 const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_hello,
@@ -30,6 +30,7 @@ const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_meet,
                                                   &fuzz_word,
                                                   &fuzz_mux,
+                                                  &fuzz_csv,
                                                   &fuzz_canary,
                                                   NULL};
 

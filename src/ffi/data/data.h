@@ -21,6 +21,9 @@ SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,
                     SEXP parent);
 SEXP ffi_group_values(SEXP results, SEXP k);
 SEXP ffi_group_alike(SEXP results);
+SEXP ffi_csv_read(SEXP path, SEXP range, SEXP header, SEXP fields, SEXP which,
+                  SEXP texts);
+SEXP ffi_csv_quotes(SEXP path, SEXP range);
 SEXP ffi_file_write(SEXP path, SEXP bytes);
 SEXP ffi_file_add(SEXP path, SEXP bytes);
 SEXP ffi_file_sync(SEXP path);
