@@ -44,6 +44,8 @@
 #' `group_modify()` on the workers, so all that it can do works: `row_number()`, `lag()`,
 #' `across()`, functions of your own. Random numbers follow from `set.seed()`, and are the same
 #' again after a loss; they depend on the number of parts. A group's own columns can't be changed.
+#' `slice_head()`, `slice_tail()`, `slice_sample()`, and `slice_min()` and `slice_max()` by a column
+#' of numbers, dates, times or levels take all groups at once, with dplyr's rows.
 #' `.by` (`by` of `slice_head()` and the like) names groups for one verb, whichever version of dplyr
 #' there is.
 #'
@@ -394,6 +396,7 @@ verb_job <- function(opened, exprs, call) {
 verb_stage <- function(opened, verb, exprs, by, call) {
   job <- verb_job(opened, exprs, call)
   step <- list(kind = "call", how = "verb", verb = verb, by = by, name = paste0(verb, "()"))
+  if (length(by)) step$slice <- slice_plan(verb, exprs, opened$stage$columns)
   ran <- verb_stages(opened, step, exprs, call, job)
   if (length(opened$stage$keyed)) ran$stage$keyed <- opened$stage$keyed
   ran$handle

@@ -13,8 +13,8 @@ part_join <- function(state, step) {
     }
   }
   if (!frame_rows(x)) {
-    # Columns that this part lacks: their names may get endings.
-    x <- with_columns(x, setdiff(step$columns, step$by_x))
+    # Columns that this part lacks: their names may get endings. Keys get the type of y's.
+    x <- with_columns(x, setdiff(step$columns, c(step$by_x, step$form$join$by$x)))
     x <- take_columns_of(x, intersect(step$columns, names(x)))
   }
   state$data <- join_frames(x, job_rows(step$job), step)

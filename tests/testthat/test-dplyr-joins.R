@@ -130,7 +130,7 @@ test_cluster("With a small y rows stay together and in dplyr's order, whatever t
   expect_null(stage_of(dplyr::left_join(p, y, by = "k"))$keyed)
   counted <- dplyr::collect(dplyr::mutate(joined, m = dplyr::n()))
   want <- dplyr::mutate(dplyr::group_by(rows, k), n = dplyr::n())
-  want <- dplyr::mutate(dplyr::left_join(want, y["k"], by = "k"), m = dplyr::n())
+  want <- dplyr::mutate(join_of("left_join", want, y["k"], by = "k"), m = dplyr::n())
   expect_identical(sort(counted$m), sort(want$m))
   # Where a column of y takes its name, it is none of x any more.
   renamed <- dplyr::left_join(dplyr::mutate(dplyr::group_by(p, v), n = dplyr::n()), y,
