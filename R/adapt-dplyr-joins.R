@@ -51,17 +51,15 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
   }
   groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
-  kind <- if (is.data.frame(y)) frame_kind(y)
   y <- join_side(y, opened, call)
   given <- list(copy = copy, keep = keep, na_matches = na_matches, unmatched = unmatched,
     multiple = "all", suffix = c("", "_other"))
   form <- join_form("nest_join", names(x), y$stage$columns, by, given, call)
   shown <- if (form$keep) y$stage$columns else setdiff(y$stage$columns, by)
   # Before version 1.1 dplyr had tibbles there, whatever y was.
-  tibbles <- utils::packageVersion("dplyr") < "1.1.0" || c(kind, y$stage$as)[1L] == "tibble"
+  tibbles <- utils::packageVersion("dplyr") < "1.1.0" || y$stage$as == "tibble"
   form$nest <- list(name = name, columns = shown, tibbles = tibbles)
-  parts <- min(opened$stage$count, parts_most)
-  done <- join_tables(opened, y, names(by), unname(by), c(TRUE, FALSE), parts, call, form)
+  done <- join_tables(opened, y, names(by), unname(by), c(TRUE, FALSE), call, form = form)
   with_groups(done, setdiff(groups, name))
 }
 
@@ -84,13 +82,12 @@ join_verb <- function(verb, x, y, by, more, given) {
   y <- join_side(y, opened, call)
   form <- join_form(verb, names(x), y$stage$columns, by, given, call)
   all <- c(verb %in% c("left_join", "full_join"), verb %in% c("right_join", "full_join"))
-  parts <- min(opened$stage$count, parts_most)
-  done <- join_tables(opened, y, names(by), unname(by), all, parts, call, form)
+  done <- join_tables(opened, y, names(by), unname(by), all, call, form = form)
   # As in dplyr, a group is none if its column, which `y` has too, got an ending.
   with_groups(done, intersect(groups, names(done)))
 }
 
-# The rows of x with a row of y, or without: y's keys have a mark, which rows of x get.
+# The rows of x with a row of y, or without.
 among_verb <- function(verb, x, y, by, more = list(), given = list()) {
   call <- dplyr_call(verb)
   if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
@@ -103,30 +100,18 @@ among_verb <- function(verb, x, y, by, more = list(), given = list()) {
   never <- never_matches(given, call)
   y <- join_side(y, opened, call)
   check_join_columns(names(x), y$stage$columns, by, call)
-  mark <- utils::tail(make.unique(c(names(x), unname(by), "mark")), 1L)
-  expr <- list(name = mark, code = TRUE, env = baseenv())
-  keys <- open_handle(summarise_parts(y, list(expr), unname(by), call))
-  marked <- join_tables(opened, keys, names(by), unname(by), c(TRUE, FALSE),
-    min(opened$stage$count, parts_most), call, list(
-      never = never, multiple = "all", single = c(FALSE, FALSE), matched = c(FALSE, FALSE)
-    )
-  )
-  test <- if (verb == "semi_join") quote(!is.na(mark)) else quote(is.na(mark))
-  condition <- eval(call("substitute", test, list(mark = as.name(mark))))
-  code <- list(list(name = "condition", code = condition))
-  kept <- near_stage(open_handle(marked), list(
-    list(kind = "inner", fun = "filter_rows", args = list(code, list())),
-    list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
-  ), call)
-  with_groups(kept, groups)
+  no <- c(FALSE, FALSE)
+  form <- list(never = never, multiple = "first", single = no, matched = no, among = verb)
+  done <- join_tables(opened, y, names(by), unname(by), no, call, form = form)
+  with_groups(done, groups)
 }
 
 # ---- Inequalities
 
 is_unequal <- function(by) inherits(by, "dplyr_join_by") && !all(by$condition == "==")
 
-# dplyr joins each part, of rows whose equal keys meet there. Without equal keys each part of x has
-# all rows of y.
+# dplyr joins each part, of rows whose equal keys meet there. Without equal keys, or with a small y,
+# each part of x has all rows of y.
 unequal_join <- function(verb, x, y, by, given, call) {
   opened <- check_partition(x, "x", call)
   groups <- groups_of(x)
@@ -134,56 +119,47 @@ unequal_join <- function(verb, x, y, by, given, call) {
   for (name in setdiff(by$x, names(x))) abort_column(name, names(x), "by", call)
   for (name in setdiff(by$y, y$stage$columns)) abort_column(name, y$stage$columns, "by", call)
   args <- given[!names(given) %in% "copy" & !vapply(given, is.null, NA)]
-  form <- list(whole = TRUE, join = list(
+  meeting <- needs_meeting(verb, given, call)
+  form <- list(whole = length(meeting) > 0L, join = list(
     verb = verb, by = by, args = args, x = names(x), y = y$stage$columns
   ))
   equal <- by$condition == "=="
-  done <- if (any(equal)) {
-    keys <- check_by(by$x[equal], call)
-    join_tables(opened, y, keys, check_by(by$y[equal], call), c(FALSE, FALSE),
-      min(opened$stage$count, parts_most), call, form
+  if (any(equal)) {
+    keys <- list(check_by(by$x[equal], call), check_by(by$y[equal], call))
+    all <- c(FALSE, FALSE)
+    done <- join_tables(opened, y, keys[[1L]], keys[[2L]], all, call, form = form)
+  } else if (length(meeting)) {
+    abort_muster("input",
+      paste0("`", meeting[1L], "` isn't possible without an equality in `by`."),
+      hints = "Add one to join_by(), as in join_by(group, x >= y), or exchange `x` and `y`.",
+      argument = "by", call = call
     )
   } else {
-    check_spread(verb, given, call)
-    sides <- lapply(list(opened, y), split_stage, by = character(), parts = 1L)
-    steps <- function(task) {
-      list(list(kind = "gather", part = 1L, tasks = c(task, task), form = form))
-    }
-    gather_stage(opened, opened$stage$count, steps, sides, call,
-      weights = opened$stage$rows
-    )$handle
+    done <- small_join(opened, y, character(), character(), FALSE, call, form)
+    if (is.null(done)) done <- spread_join(opened, on_workers(y, opened, call), form, call)
   }
   with_groups(done, intersect(groups, names(done)))
 }
 
-# Where each part of x has all rows of y, none knows which of them have no match.
-check_spread <- function(verb, given, call) {
-  wrong <- c(
+spread_join <- function(x, y, form, call) {
+  sides <- lapply(list(x, y), split_stage, by = character(), parts = 1L)
+  steps <- function(task) {
+    list(list(kind = "gather", part = 1L, tasks = c(task, task), form = form))
+  }
+  gather_stage(x, x$stage$count, steps, sides, call, weights = x$stage$rows)$handle
+}
+
+# What isn't possible where each part of x has all rows of y: none knows which of them have no
+# match.
+needs_meeting <- function(verb, given, call) {
+  c(
     if (verb %in% c("right_join", "full_join")) paste0(verb, "()"),
     if (join_matched(verb, given$unmatched, call)[2L]) "unmatched = \"error\"",
     if (join_single(given$relationship, call)[2L]) "relationship"
   )
-  if (length(wrong)) {
-    abort_muster("input",
-      paste0("`", wrong[1L], "` isn't possible without an equality in `by`."),
-      hints = "Add one to join_by(), as in join_by(group, x >= y), or exchange `x` and `y`.",
-      argument = "by", call = call
-    )
-  }
 }
 
 # ---- Arguments
-
-# The other table, opened.
-join_side <- function(y, x, call) {
-  if (is.data.frame(y)) {
-    check_columns(y, call)
-    return(open_handle(scatter(x$cl, source_frame(y), NULL, call)))
-  }
-  y <- check_partition(y, "y", call)
-  check_same_cluster(x, y, call)
-  y
-}
 
 # Columns of y by those of x.
 join_by_of <- function(by, x, y, call) {

@@ -67,6 +67,43 @@ slice_parts <- function(verb, p, quos, call) {
   verb_stage(open_handle(all$handle), verb, exprs, character(), call)
 }
 
+# What workers need to do these verbs for all groups at once, see worker-slice.R: column, n (share:
+# of a group's rows), ties. NULL if dplyr must do it.
+slice_plan <- function(verb, exprs, columns) {
+  names <- vapply(exprs, `[[`, "", "name")
+  ranks <- verb %in% c("slice_min", "slice_max")
+  names[ranks & names == ""] <- "order_by"
+  options <- c("n", "prop", if (ranks) c("order_by", "with_ties"))
+  known <- ranks || verb %in% c("slice_head", "slice_tail", "slice_sample")
+  twice <- anyDuplicated(names) || all(c("n", "prop") %in% names)
+  if (!known || twice || !all(names %in% options)) {
+    return(NULL)
+  }
+  codes <- stats::setNames(exprs, names)
+  value <- function(name, default) {
+    one <- codes[[name]]
+    if (is.null(one)) {
+      return(default)
+    }
+    if (!any(names_in(one$code) %in% columns)) tryCatch(eval(one$code, one$env), error = identity)
+  }
+  share <- "prop" %in% names
+  n <- value(if (share) "prop" else "n", 1)
+  ties <- value("with_ties", TRUE)
+  single <- is.numeric(n) && !is.object(n) && length(n) == 1L && is.finite(n)
+  if (!single || !(isTRUE(ties) || isFALSE(ties))) {
+    return(NULL)
+  }
+  # Of these, versions of dplyr have different rows.
+  apart <- n == 0 || (!share && n != trunc(n)) ||
+    (n < 0 && (verb == "slice_sample" || (ranks && !ties)))
+  column <- codes$order_by$code
+  if (apart || (ranks && !(is.symbol(column) && as.character(column) %in% columns))) {
+    return(NULL)
+  }
+  list(verb = verb, n = n, share = share, ties = ties, column = if (ranks) as.character(column))
+}
+
 slice_ends <- function(verb, p, quos, call) {
   exprs <- quo_exprs(quos, call, names(p))
   names <- names(quos)

@@ -26,9 +26,10 @@
 #' `arrange()` puts all rows into one order, as [partition_sort()] does: strings as in the C locale,
 #' as in dplyr 1.1.0 and later. With `sort = TRUE`, `count()` and `tally()` have dplyr's order.
 #' Otherwise rows come in another order than dplyr has them. Those of a group keep theirs in verbs
-#' with these groups; joins, `summarise()`, `count()`, `distinct()` and other groups bring rows into
-#' the order of their keys' parts, see [partition_shuffle()]. So what depends on the order, as
-#' `lag()`, `first()` and `cumsum()` do, is dplyr's only before these, and again after `arrange()`.
+#' with these groups, and joins with a small `y` keep that of `x`, as dplyr does; other joins,
+#' `summarise()`, `count()`, `distinct()` and other groups bring rows into the order of their keys'
+#' parts, see [partition_shuffle()]. So what depends on the order, as `lag()`, `first()` and
+#' `cumsum()` do, is dplyr's only before these, and again after `arrange()`.
 #'
 #' @section Choosing columns:
 #' Predicates, as in `where(is.numeric)`, see the columns of all rows, whatever parts and groups
@@ -43,6 +44,8 @@
 #' `group_modify()` on the workers, so all that it can do works: `row_number()`, `lag()`,
 #' `across()`, functions of your own. Random numbers follow from `set.seed()`, and are the same
 #' again after a loss; they depend on the number of parts. A group's own columns can't be changed.
+#' `slice_head()`, `slice_tail()`, `slice_sample()`, and `slice_min()` and `slice_max()` by a column
+#' of numbers, dates, times or levels take all groups at once, with dplyr's rows.
 #' `.by` (`by` of `slice_head()` and the like) names groups for one verb, whichever version of dplyr
 #' there is.
 #'
@@ -94,7 +97,9 @@
 #'
 #' @section Joins:
 #' With dplyr's arguments, whichever version of it there is: `suffix`, `keep`, `na_matches`,
-#' `multiple` (`"any"` is the first), `unmatched` and `relationship`. Rows come by the part of their
+#' `multiple` (`"any"` is the first), `unmatched` and `relationship`. With a small `y` rows come in
+#' the order of `x`, but for `right_join()`, `full_join()`, `unmatched` that is about rows of `y`,
+#' and `relationship = "one-to-one"` and `"one-to-many"`. Otherwise they come by the part of their
 #' key; within a part in the order of `x`, for each row of `x` its matches in the order of `y`, and
 #' then the rows of `y` without a match: see [partition_join()]. `first` and `last` mean the order
 #' that [partition_collect()] would have for `y`. Keys have the type that those of both sides have
@@ -103,8 +108,9 @@
 #' frames, also where `y` is a data.table.
 #'
 #' With `join_by()` of inequalities, dplyr itself joins each part, of rows whose equal keys meet
-#' there, in its order. Without an equality each part of `x` gets all rows of `y`, which should be
-#' few: then `right_join()`, `full_join()` and what is asked of rows of `y` are refused.
+#' there, in its order. With a small `y`, or without an equality, each part of `x` gets all rows of
+#' `y`, which should be few: without an equality, `right_join()`, `full_join()` and what is asked of
+#' rows of `y` are refused.
 #'
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `nest_by()`,
@@ -390,6 +396,7 @@ verb_job <- function(opened, exprs, call) {
 verb_stage <- function(opened, verb, exprs, by, call) {
   job <- verb_job(opened, exprs, call)
   step <- list(kind = "call", how = "verb", verb = verb, by = by, name = paste0(verb, "()"))
+  if (length(by)) step$slice <- slice_plan(verb, exprs, opened$stage$columns)
   ran <- verb_stages(opened, step, exprs, call, job)
   if (length(opened$stage$keyed)) ran$stage$keyed <- opened$stage$keyed
   ran$handle

@@ -1,7 +1,8 @@
 #' Joins across workers
 #'
-#' `partition_join()` joins two data sets by key as [base::merge()] does: rows of both move
-#' between the workers so that those with the same key meet, whichever parts they were in.
+#' `partition_join()` joins two data sets by key as [base::merge()] does. A small `y` goes to each
+#' worker, and rows of `x` stay where they are. Otherwise rows of both move between the workers so
+#' that those with the same key meet, whichever parts they were in.
 #'
 #' The notes on keys, losses, memory and disk in [partition_shuffle()] apply here too. `NA` is a
 #' key like any other, as with `merge()`, so `NA` matches `NA`; likewise, `NaN` matches `NaN`.
@@ -14,8 +15,14 @@
 #' factors.
 #'
 #' @section Order:
-#' Rows are ordered by part (the key and `parts` decide which part a row is in); within a part, in
-#' the order of `x`, and for each row of `x` its matches in the order of `y`; then, with
+#' With a small `y`, rows are in the order of `x`, in the same parts, and for each row of `x` its
+#' matches are in the order of `y`. A `y` is small if it has no more rows and bytes than a part of
+#' `x` has on average, or no more than 1,000 rows and 1 MB; and no more than 64 MB. This isn't so
+#' with `all.y = TRUE`, or if `parts` is given, nor in joins of dplyr's that ask something of all
+#' rows of `y`.
+#'
+#' Otherwise rows are ordered by part (the key and `parts` decide which part a row is in); within a
+#' part, in the order of `x`, and for each row of `x` its matches in the order of `y`; then, with
 #' `all.y = TRUE`, the rows of `y` without a match, in their order. The order depends on nothing
 #' else: not on the number of workers, timing or losses.
 #'
@@ -34,7 +41,7 @@
 #' @param all,all.x,all.y `TRUE` to keep rows without a match, with `NA` in the other's columns:
 #'   `all.x` those of `x`, `all.y` those of `y`, `all` both. By default `FALSE`.
 #' @param parts Number of parts that keys are split into, from 1 to 4096. By default, as many as
-#'   `x` has.
+#'   `x` has; with a small `y`, the parts of `x`, whatever keys they have.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()]: the columns of `x`,
 #'   with the key as described above, then those of `y` without its key. Names that both have get
 #'   the endings `.x` and `.y`.
@@ -45,8 +52,10 @@
 #' than 2^31 rows, or there is no room for the rows that are moved. Fields `part` and `worker` say
 #' where.
 #' @section Cost:
-#' As for [partition_shuffle()]. Rows of both sides are moved, then joined in time linear in the
-#' number of rows of both and of the result.
+#' With a small `y` (see Order), each worker gets it once, and joins its parts in time linear in the
+#' number of rows of `x` and of the result; each part looks through `y`. Otherwise as for
+#' [partition_shuffle()]: rows of both sides are moved, then joined in time linear in the number of
+#' rows of both and of the result.
 #' @section Source:
 #' Meaning: [base::merge()]. Cutting keys that many rows have and sending the other side to
 #' each piece: DeWitt, Naughton, Schneider and Seshadri, Practical Skew Handling in Parallel Joins
@@ -69,25 +78,47 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   by_y <- unname(check_by(by, call))
   by_x <- if (is.null(names(by))) by_y else ifelse(nzchar(names(by)), names(by), by_y)
   check_by(by_x, call)
-  parts <- check_parts(parts, call, x$stage$count)
-  if (is.data.frame(y)) {
-    check_columns(y, call)
-    y <- scatter(x$cl, source_frame(y), NULL, call)
-  }
-  join_tables(x, check_partition(y, "y", call), by_x, by_y, c(all.x, all.y), parts, call)
+  parts <- check_parts(parts, call)
+  join_tables(x, join_side(y, x, call), by_x, by_y, c(all.x, all.y), call, parts)
 }
 
-# x, y: opened handles. all: of x, of y. form: what dplyr's joins ask for beyond that, see
-# join_form(), or NULL.
-join_tables <- function(x, y, by_x, by_y, all, parts, call, form = NULL) {
-  check_same_cluster(x, y, call)
-  sides <- join_sides(x, y, by_x, by_y, min(parts, parts_most), call)
+# x: an opened handle; y: see join_side(). all: of x, of y. parts: NULL for as many as x has, which
+# need not be split by key. form: what dplyr's joins ask for beyond that, see join_form(), or NULL.
+join_tables <- function(x, y, by_x, by_y, all, call, parts = NULL, form = NULL) {
+  whole <- all[2L] || isTRUE(form$whole)
+  done <- if (is.null(parts) && !whole) small_join(x, y, by_x, by_y, all[1L], call, form)
+  if (!is.null(done)) {
+    return(done)
+  }
+  if (is.null(parts)) parts <- min(x$stage$count, parts_most)
+  pre <- if (!is.null(form$among)) {
+    list(list(kind = "inner", fun = "take_columns_of", args = list(by_y)))
+  }
+  sides <- join_sides(x, on_workers(y, x, call), by_x, by_y, parts, call, pre)
   x_rows <- share_matrix(sides[[1L]])
   y_rows <- colSums(share_matrix(sides[[2L]]))
   tasks <- join_tasks(x_rows, y_rows, all[2L], isTRUE(form$whole))
   steps <- join_steps(tasks, by_x, by_y, all, form)
   weights <- join_weights(tasks, x_rows, y_rows)
   gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)$handle
+}
+
+# The other table: an opened handle, or a data frame and what a handle tells of one.
+join_side <- function(y, x, call) {
+  if (is.data.frame(y)) {
+    check_columns(y, call)
+    stage <- list(
+      columns = names(y), rows = frame_rows(y), bytes = frame_bytes(y), as = frame_kind(y)
+    )
+    return(list(frame = y, stage = stage))
+  }
+  y <- check_partition(y, "y", call)
+  check_same_cluster(x, y, call)
+  y
+}
+
+on_workers <- function(y, x, call) {
+  if (is.null(y$frame)) y else open_handle(scatter(x$cl, source_frame(y$frame), NULL, call))
 }
 
 check_same_cluster <- function(x, y, call) {
@@ -97,9 +128,9 @@ check_same_cluster <- function(x, y, call) {
 }
 
 # Runs the stages that split x and y: the number of rows for each key decides how to go on. If
-# that fails, their results are dropped.
-join_sides <- function(x, y, by_x, by_y, parts, call) {
-  sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts))
+# that fails, their results are dropped. pre: steps for parts of y.
+join_sides <- function(x, y, by_x, by_y, parts, call, pre = list()) {
+  sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts, pre))
   sides[[1L]]$title <- "`x`"
   sides[[2L]]$title <- "`y`"
   sides[[1L]]$partner <- sides[[2L]]

@@ -178,7 +178,7 @@ run_stage <- function(cl, count, steps, near, far, call, ...) {
 
 run_one_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
                           title = NULL, files = NULL, weights = NULL, as = NULL,
-                          scattered = FALSE) {
+                          scattered = FALSE, partner = NULL) {
   shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   if (!is.null(as)) stage$as <- as
@@ -186,6 +186,7 @@ run_one_stage <- function(cl, count, steps, near, far, call, job = NULL, specula
   stage$files <- files
   stage$weights <- weights
   stage$scattered <- scattered
+  stage$partner <- partner
   # Before the run, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
   answers <- shuffle_run(shuffle, cl, stage, call)

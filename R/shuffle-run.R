@@ -225,7 +225,7 @@ run_job <- function(run, stage) {
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
-      call = , read = , data = , sort = , split = step$job <- job,
+      call = , read = , data = , sort = , split = , join = step$job <- job,
       gather = {
         if (is.null(step$part)) step$part <- task
         inputs <- if (is.null(step$of)) stage$far else stage$far[step$of]

@@ -184,6 +184,10 @@ dplyr_part <- function(part, step, funs) {
   named <- unlist(lapply(funs, function(fun) all.vars(body(fun))))
   if (any(vapply(part, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
   check_classes(part[intersect(names(part), named)])
+  sliced <- if (!is.null(step$slice)) sliced_rows(part, step)
+  if (!is.null(sliced)) {
+    return(sliced)
+  }
   types <- NULL
   if (isTRUE(step$rowwise)) {
     for (name in intersect(names(step$model), names(part))) {
@@ -194,7 +198,11 @@ dplyr_part <- function(part, step, funs) {
   } else {
     part <- dplyr::group_by(plain_frame(part), !!!lapply(step$by, as.name))
   }
-  verb <- getExportedValue("dplyr", step$verb)
+  verb <- if (step$verb == "group_modify" && length(step$by)) {
+    modified_groups
+  } else {
+    getExportedValue("dplyr", step$verb)
+  }
   done <- plain_frame(dplyr::ungroup(rlang::eval_tidy(rlang::call2(verb, part, !!!quos))))
   # An expression without a name may have columns of any.
   made <- step$verb %in% c("mutate", "transmute") && length(step$by)

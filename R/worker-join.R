@@ -1,5 +1,35 @@
 # One part of a join, in workers.
 
+# With a small y: state gets a part of x joined with all rows of y, and tells of its keys, which the
+# session compares with those of others (check_families()).
+part_join <- function(state, step) {
+  x <- state$data
+  if (!is_empty(x)) {
+    state$told <- list(families = key_families(with_columns(x, step$by_x), step$by_x))
+    wrong <- state$told$families != "none" & step$families != "none" &
+      state$told$families != step$families
+    if (any(wrong)) {
+      return()
+    }
+  }
+  if (!frame_rows(x)) {
+    # Columns that this part lacks: their names may get endings. Keys get the type of y's.
+    x <- with_columns(x, setdiff(step$columns, c(step$by_x, step$form$join$by$x)))
+    x <- take_columns_of(x, intersect(step$columns, names(x)))
+  }
+  state$data <- join_frames(x, job_rows(step$job), step)
+}
+
+# Rows that each of a job's tasks reads; their strings in a form that is quick to repeat.
+job_rows <- function(id) {
+  job <- job_get(id)
+  if (is.null(job$coded)) {
+    job$coded <- each_column(job$rows, function(column) .Call(ffi_coded_all, column))
+    the$jobs[[job_key(id)]]$value <- job
+  }
+  job$coded
+}
+
 # step: by_x, by_y; all: whether to add rows of x, of y without a partner; rest: only y's rows
 # without a partner, of a part whose other rows are made elsewhere; form: what dplyr's joins ask
 # for, see join_form(), or NULL.
@@ -16,8 +46,11 @@ join_frames <- function(x, y, step) {
   if (!is.null(form$nest)) {
     return(nested_rows(x, y, step))
   }
+  if (!is.null(form$among)) {
+    return(among_rows(x, y, step))
+  }
   pairs <- join_pairs(x, y, step)
-  left <- take_rows(x, pairs$x)
+  left <- if (isTRUE(pairs$each)) x else take_rows(x, pairs$x)
   if (!isTRUE(form$keep)) {
     # dplyr's keys have the type that both sides have together.
     other <- !is.null(form$x) & !mapply(is_alike, x[by_x], y[by_y])
@@ -34,6 +67,13 @@ join_frames <- function(x, y, step) {
   }
   right <- take_rows(new_frame(not_of_key(y, by_y), frame_rows(y)), pairs$y)
   join_columns(left, right, by_x)
+}
+
+# The rows of x that have a match, or have none.
+among_rows <- function(x, y, step) {
+  rows <- join_pairs(x, y, step)$x
+  if (step$form$among == "anti_join") rows <- which(tabulate(rows, frame_rows(x)) == 0L)
+  if (length(rows) == frame_rows(x)) x else take_rows(x, rows)
 }
 
 # A column with the matches of each row as a data frame, the same one for all rows of a key.
@@ -87,6 +127,7 @@ is_alike <- function(x, y) {
 }
 
 # list(x, y): numbers of the rows that belong together, NA for none, in the order of x and then y.
+# each: TRUE if each row of x is there once, and no other.
 join_pairs <- function(x, y, step) {
   by_x <- step$by_x
   by_y <- step$by_y
@@ -97,12 +138,11 @@ join_pairs <- function(x, y, step) {
     x <- take_rows(x[by_x], key_groups(x, by_x)$first)
     all <- c(FALSE, TRUE)
   }
-  asks <- !is.null(form) &&
-    (form$never || form$multiple != "all" || any(form$single, form$matched))
+  asks <- !is.null(form) && (form$never || any(form$single, form$matched))
   pairs <- if (asks) {
     form_pairs(x, y, step, all)
   } else {
-    key_pairs(x, y, by_x, by_y, all)
+    key_pairs(x, y, by_x, by_y, all, form$multiple)
   }
   if (step$rest) {
     rows <- pairs$y[is.na(pairs$x)]
@@ -111,12 +151,14 @@ join_pairs <- function(x, y, step) {
   pairs
 }
 
-key_pairs <- function(x, y, by_x, by_y, all) {
-  pairs <- .Call(
-    ffi_key_join, key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all
+# multiple: which pairs of each row of x there are: NULL for all.
+key_pairs <- function(x, y, by_x, by_y, all, multiple = NULL) {
+  which <- if (is.null(multiple)) 1L else match(multiple, c("all", "first", "last"))
+  pairs <- .Call(ffi_key_join,
+    key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all, which
   )
   if (is.double(pairs)) too_many_rows(pairs)
-  pairs
+  if (is.null(pairs$x)) list(x = seq_len(frame_rows(x)), y = pairs$y, each = TRUE) else pairs
 }
 
 too_many_rows <- function(n) {
@@ -136,14 +178,10 @@ form_pairs <- function(x, y, step, all) {
     x_at <- which(!has_missing(columns[[1L]], columns[[2L]]))
     y_at <- which(!has_missing(columns[[2L]], columns[[1L]]))
     pairs <- key_pairs(take_rows(x[by_x], x_at), take_rows(y[by_y], y_at), by_x, by_y,
-      c(FALSE, FALSE))
+      c(FALSE, FALSE), form$multiple)
     pairs <- list(x = x_at[pairs$x], y = y_at[pairs$y])
   } else {
-    pairs <- key_pairs(x, y, by_x, by_y, c(FALSE, FALSE))
-  }
-  if (form$multiple %in% c("first", "last")) {
-    kept <- !duplicated(pairs$x, fromLast = form$multiple == "last")
-    pairs <- lapply(pairs, `[`, kept)
+    pairs <- key_pairs(x, y, by_x, by_y, c(FALSE, FALSE), form$multiple)
   }
   x_lone <- which(tabulate(pairs$x, frame_rows(x)) == 0L)
   y_lone <- which(tabulate(pairs$y, frame_rows(y)) == 0L)

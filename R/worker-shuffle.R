@@ -108,6 +108,7 @@ part_step <- function(state, step, key) {
     fold = part_fold(state, step, state$from),
     split = state$result <- part_split(state$data, state$room, step, key),
     gather = part_gather(state, step),
+    join = part_join(state, step),
     sort = state$data <- sort_rows(state$data, job_get(step$job)$order),
     read = {
       part_read(state, step)

@@ -164,7 +164,8 @@ test_cluster("Joins of skewed keys are merge()'s, for one worker, two and three"
     parts <- sample(4:16, 1)
     all <- runif(2) < 0.5
     join <- function(cl) {
-      partition_join(partition_scatter(cl, x, parts), y, "k", all.x = all[1L], all.y = all[2L])
+      p <- partition_scatter(cl, x, parts)
+      partition_join(p, y, "k", all.x = all[1L], all.y = all[2L], parts = parts)
     }
     j <- join(cl)
     # Less than one and a half means aren't cut; nor are rows of y alone.

@@ -53,7 +53,7 @@ test_cluster("All four joins of flights are merge()'s, by several keys and of sk
   expect_joined(airports, c(dest = "faa"), FALSE, TRUE)
   # Three airports are all there is in the key: each is most of a part.
   tower <- data.frame(origin = c("EWR", "JFK", "LGA"), tower = 1:3)
-  j <- partition_join(p, tower, "origin")
+  j <- partition_join(p, tower, "origin", parts = p$parts)
   expect_gt(j$parts, 32L)
   expect_lte(max(stage_of(j)$rows), 2 * mean(stage_of(p)$rows))
   expect_same_rows(partition_collect(j), merge(flights, tower), "row")

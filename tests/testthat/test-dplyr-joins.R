@@ -22,6 +22,13 @@ join_kinds <- function() {
   sample(all, sample.int(2L, 1L))
 }
 
+# Tables of tests are small: joins are as if y weren't, until the test ends.
+local_large_y <- function(frame = parent.frame()) {
+  before <- is_small
+  utils::assignInNamespace("is_small", function(x, y) FALSE, "muster")
+  defer(function() utils::assignInNamespace("is_small", before, "muster"), frame)
+}
+
 # Empty tables too, and parts without rows.
 join_tables <- function(cl, kinds, kinds_y = kinds) {
   sizes <- c(0L, 1L, 6L, 30L)
@@ -66,11 +73,70 @@ test_cluster("Joins have dplyr's rows and columns, whatever their arguments", {
     for (y in list(t$y, t$py)) {
       got <- do.call(join_of, c(list(verb, t$px, y), args))
       expect_identical(names(got), names(want), info = info)
-      expect_null(oracle_difference(dplyr::collect(got), want), info = info)
+      got <- dplyr::collect(got)
+      expect_null(oracle_difference(got, want), info = info)
+      # A small y: dplyr's order.
+      if (!verb %in% c("right_join", "full_join")) {
+        expect_identical(got$row, want$row, info = info)
+        expect_identical(got$other, want$other, info = info)
+      }
     }
+    large <- local({
+      local_large_y()
+      dplyr::collect(do.call(join_of, c(list(verb, t$px, t$py), args)))
+    })
+    expect_null(oracle_difference(large, want), info = info)
     tried <- tried + 1L
   }
   expect_gt(tried, 30L)
+})
+
+test_cluster("With a small y rows stay together and in dplyr's order, whatever the join", {
+  skip_if_not(has_dplyr, "dplyr isn't installed")
+  local_seed(3)
+  cl <- local_cluster(2)
+  x <- data.frame(k = sample(c(1:9, NA), 200, TRUE), v = sample(5L, 200, TRUE), row = 1:200)
+  y <- data.frame(k = sample(c(3:12, NA), 25, TRUE) + 0, v = 7L, other = 1:25)
+  some <- x$row < 60 | x$row > 120
+  x <- x[some, ]
+  row.names(x) <- NULL
+  for (parts in c(1L, 4L, 12L)) {
+    p <- dplyr::filter(partition_scatter(cl, x, parts = parts), row < 60 | row > 150)
+    rows <- dplyr::filter(x, row < 60 | row > 150)
+    for (verb in c("inner_join", "left_join", "semi_join", "anti_join", "nest_join")) {
+      for (na in c("na", "never")) {
+        # Before version 1.1 NA always matched there.
+        if (verb == "nest_join" && !has_new_joins) na <- "na"
+        want <- join_of(verb, rows, y, by = "k", na_matches = na)
+        got <- join_of(verb, p, y, by = "k", na_matches = na)
+        expect_identical(got$parts, parts)
+        got <- dplyr::collect(got)
+        expect_identical(lapply(got, identity), lapply(want, identity), info = paste(verb, na))
+      }
+    }
+    # Each row has one match, of several.
+    for (multiple in c("first", "last")) {
+      got <- dplyr::collect(dplyr::left_join(p, y, by = "k", multiple = multiple))
+      last <- multiple == "last"
+      one <- y[!duplicated(y$k, fromLast = last), ]
+      expect_identical(got$row, rows$row)
+      expect_identical(got$other, one$other[match(rows$k, one$k)])
+    }
+  }
+  # Groups that are together stay so, and no rows move for them.
+  keyed <- dplyr::mutate(dplyr::group_by(p, k), n = dplyr::n())
+  joined <- dplyr::left_join(keyed, y["k"], by = "k", suffix = c("", "_y"))
+  expect_identical(stage_of(joined)$keyed, "k")
+  expect_null(stage_of(dplyr::left_join(p, y, by = "k"))$keyed)
+  counted <- dplyr::collect(dplyr::mutate(joined, m = dplyr::n()))
+  want <- dplyr::mutate(dplyr::group_by(rows, k), n = dplyr::n())
+  want <- dplyr::mutate(join_of("left_join", want, y["k"], by = "k"), m = dplyr::n())
+  expect_identical(sort(counted$m), sort(want$m))
+  # Where a column of y takes its name, it is none of x any more.
+  renamed <- dplyr::left_join(dplyr::mutate(dplyr::group_by(p, v), n = dplyr::n()), y,
+    by = "k", suffix = c("_x", "")
+  )
+  expect_identical(stage_of(renamed)$keyed, "v_x")
 })
 
 test_cluster("Keys have the type of both sides, also where one side has no rows", {
@@ -167,6 +233,7 @@ test_cluster("multiple, unmatched and relationship say which matches there may b
 
 test_cluster("A key with most of the rows, made in pieces, has the same matches and checks", {
   skip_if_not(has_dplyr, "dplyr isn't installed")
+  local_large_y()
   cl <- local_cluster(2)
   n <- 40000L
   x <- data.frame(k = c(rep(1, n), 2:2000), row = seq_len(n + 1999L))
@@ -238,6 +305,11 @@ test_cluster("Inequalities are joined by dplyr, where equal keys meet or y is ev
       got <- do.call(join_of, c(list(verb, t$px, side), args))
       expect_null(oracle_difference(dplyr::collect(got), want), info = info)
     }
+    large <- local({
+      local_large_y()
+      dplyr::collect(do.call(join_of, c(list(verb, t$px, py), args)))
+    })
+    expect_null(oracle_difference(large, want), info = info)
   }
   x <- data.frame(k = 1:4, v = 1:4)
   p <- partition_scatter(cl, x, parts = 2)

@@ -73,19 +73,20 @@ verbs <- if (has_dplyr) {
     slice_tail = list(function(p) dplyr::slice_tail(p, n = 25), "inner"),
     slice_min = list(function(p) dplyr::slice_min(p, y, n = 3), c("call", moved)),
     slice_max = list(function(p) dplyr::slice_max(in_groups(p), x, n = 2), c("call", moved)),
-    inner_join = list(function(p) dplyr::inner_join(p, side, by = "k"), moved),
-    left_join = list(function(p) dplyr::left_join(p, side, by = c("k", "f")), moved),
+    inner_join = list(function(p) dplyr::inner_join(p, side, by = "k"), "join"),
+    left_join = list(function(p) dplyr::left_join(p, side, by = c("k", "f")), "join"),
+    join_by_key = list(function(p) partition_join(p, side, "k", parts = 4L), moved),
     right_join = list(function(p) dplyr::right_join(p, side, by = "k"), moved),
     full_join = list(function(p) dplyr::full_join(p, side, by = "k"), moved),
-    semi_join = list(function(p) dplyr::semi_join(p, side, by = "k"), c("inner", moved)),
-    anti_join = list(function(p) dplyr::anti_join(p, side, by = "k"), c("inner", moved)),
+    semi_join = list(function(p) dplyr::semi_join(p, side, by = "k"), "join"),
+    anti_join = list(function(p) dplyr::anti_join(p, side, by = "k"), "join"),
     row_mutate = list(function(p) {
       dplyr::mutate(dplyr::rowwise(p), z = max(x, y), r = runif(1))
     }, "call"),
     row_summarise = list(
       function(p) dplyr::summarise(dplyr::rowwise(p, k), z = sum(x, y)), "call"
     ),
-    nest_join = list(function(p) dplyr::nest_join(p, side, by = "k"), moved),
+    nest_join = list(function(p) dplyr::nest_join(p, side, by = "k"), "join"),
     pull = list(function(p) dplyr::pull(p, x), "inner")
   )
 }
@@ -105,7 +106,9 @@ test_cluster("A worker that is killed at any point of a verb changes nothing, no
   limit_time(120)
   local_settings(muster.quiet = TRUE)
   data <- rows_of_test()
-  points <- c("before-inner", "before-call", "after-split", "before-gather", "after-gather")
+  points <- c(
+    "before-inner", "before-call", "after-join", "after-split", "before-gather", "after-gather"
+  )
   folder <- local_folder()
   cl <- local_cluster(2, setup = strike_setup(folder))
   for (name in names(verbs)) {

@@ -116,7 +116,7 @@ test_cluster("Joins on two workers", {
     y <- data.frame(k = c(1:2500, 5000), w = 1:2501)
     p <- partition_scatter(cl, x, parts = 8)
     for (all in c(FALSE, TRUE)) {
-      j <- partition_join(p, y, "k", all = all)
+      j <- partition_join(p, y, "k", all = all, parts = 8L)
       expect_gt(j$parts, 8L)
       expect_lte(max(stage_of(j)$rows), 2 * mean(stage_of(p)$rows))
       got <- partition_collect(j)
@@ -126,15 +126,16 @@ test_cluster("Joins on two workers", {
       expect_equal(new_frame(lapply(got, `[`, at), nrow(got)), want[order(want$k, want$v), ],
         ignore_attr = "row.names"
       )
-      one <- partition_join(partition_scatter(cl[1], x, parts = 8), y, "k", all = all)
+      one <- partition_join(partition_scatter(cl[1], x, parts = 8), y, "k", all = all, parts = 8L)
       expect_identical(stage_of(one)$rows, stage_of(j)$rows)
       expect_identical(partition_collect(one), got)
     }
     # The order is that of a join which isn't cut: with few rows none is.
     few <- x[seq(1, n, by = 20), ]
-    uncut <- partition_join(partition_scatter(cl, few, parts = 8), y, "k", all.x = TRUE)
+    few_parts <- partition_scatter(cl, few, parts = 8)
+    uncut <- partition_join(few_parts, y, "k", all.x = TRUE, parts = 8L)
     expect_identical(uncut$parts, 8L)
-    got <- partition_collect(partition_join(p, y, "k", all.x = TRUE))
+    got <- partition_collect(partition_join(p, y, "k", all.x = TRUE, parts = 8L))
     got <- got[got$v %in% few$v, ]
     row.names(got) <- NULL
     expect_identical(got, partition_collect(uncut))
@@ -157,6 +158,56 @@ test_cluster("Joins on two workers", {
     # All rows in one map task: there is nowhere to cut.
     heavy[, 2] <- c(0, 240000, 0, 0)
     expect_identical(nrow(join_tasks(heavy, c(0, 0, 0), FALSE)), 3L)
+  })
+
+  test_that("With a small y rows of x stay in their parts and in their order", {
+    local_seed(20)
+    x <- data.frame(k = sample(c(1:40, NA), 500, TRUE), v = 1:500)
+    y <- data.frame(k = sample(c(1:60, NA), 40), s = rep(c("a", "b", NA, "d"), 10), w = 1:40)
+    y <- y[c(1:40, 3L), ]
+    for (parts in c(1L, 4L, 12L)) {
+      p <- partition_map(partition_scatter(cl, x, parts = parts), function(d) {
+        d[d$v < 100 | d$v > 400, ]
+      })
+      some <- x[x$v < 100 | x$v > 400, ]
+      for (all.x in c(FALSE, TRUE)) {
+        j <- partition_join(p, y, "k", all.x = all.x)
+        pairs <- lapply(seq_len(nrow(some)), function(i) {
+          at <- which(y$k %in% some$k[i])
+          if (all.x && !length(at)) at <- NA_integer_
+          data.frame(some[rep(i, length(at)), ], y[at, c("s", "w")], row.names = NULL)
+        })
+        want <- do.call(rbind, pairs)
+        row.names(want) <- NULL
+        expect_identical(partition_collect(j), want)
+        expect_identical(j$parts, parts)
+        other <- partition_join(p, partition_scatter(cl, y, parts = 3), "k", all.x = all.x)
+        expect_identical(partition_collect(other), want)
+        # Parts by key, which are asked for, have the same rows.
+        by_key <- partition_collect(partition_join(p, y, "k", all.x = all.x, parts = parts))
+        expect_identical(sorted_rows(by_key), sorted_rows(want))
+      }
+    }
+    # All that follows a loss is the same.
+    for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGKILL)
+    expect_identical(partition_collect(j), want)
+  })
+
+  test_that("Whether y is small follows from rows and bytes alone", {
+    x <- list(stage = list(rows = c(4000, 8000), bytes = c(4e6, 8e6)))
+    small <- function(rows, bytes) is_small(x, list(stage = list(rows = rows, bytes = bytes)))
+    expect_true(small(6000, 6e6))
+    expect_false(small(6001, 10))
+    expect_false(small(10, 6e6 + 1))
+    expect_true(small(c(3000, 3000), c(1, 1)))
+    x$stage$rows <- c(1, 1)
+    x$stage$bytes <- c(10, 10)
+    expect_true(small(1000, 1e6))
+    expect_false(small(1001, 10))
+    expect_false(small(10, 1e6 + 1))
+    x$stage$bytes <- c(1e9, 1e9)
+    expect_true(small(10, 64e6))
+    expect_false(small(10, 64e6 + 1))
   })
 
   test_that("What can't be joined says so, with part and worker, and all remain usable", {

@@ -8,7 +8,8 @@
 SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts);
 SEXP ffi_key_split_runs(SEXP columns, SEXP rows, SEXP parts);
 SEXP ffi_key_groups(SEXP columns, SEXP rows);
-SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all);
+SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all,
+                  SEXP multiple);
 SEXP ffi_rows_take(SEXP column, SEXP rows);
 SEXP ffi_rows_range(SEXP column, SEXP from, SEXP count);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);

@@ -395,13 +395,17 @@ SEXP ffi_rows_sort(SEXP group, SEXP count) {
 
 // ---- joins
 
+// Which pairs of a row of x there are, see ffi_key_join.
+enum { ALL_PAIRS = 1, FIRST_PAIR = 2, LAST_PAIR = 3 };
+
 struct join {
   struct keys x, y;
-  int all_x, all_y;
+  int all_x, all_y, multiple;
   struct mst_key_groups groups; // of y's rows
   uint32_t *begin, *order;      // y's rows by group
   uint32_t *match;              // group of each row of x, UINT32_MAX: none
   unsigned char *met;           // groups that contain a row of x
+  int each;                     // one pair for each row of x
 };
 
 // look_up finds x's rows among y's groups, and gives the number of pairs.
@@ -417,17 +421,20 @@ static double look_up(struct join *join) {
   join->met = (unsigned char *)R_alloc(count + 1, 1);
   memset(join->met, 0, count + 1);
   double pairs = 0;
+  join->each = 1;
   for (size_t i = 0; i < n; i++) {
     const uint32_t at =
         mst_key_find(join->x.columns, join->x.count, join->x.hashes[i], i,
                      join->y.columns, &join->groups);
     join->match[i] = at;
-    if (at == UINT32_MAX) {
-      pairs += join->all_x;
-    } else {
-      pairs += join->begin[at + 1] - join->begin[at];
+    uint32_t own = (uint32_t)join->all_x;
+    if (at != UINT32_MAX) {
+      const int one = join->multiple != ALL_PAIRS;
+      own = one ? 1 : join->begin[at + 1] - join->begin[at];
       join->met[at] = 1;
     }
+    join->each = join->each && own == 1;
+    pairs += own;
   }
   for (size_t k = 0; join->all_y && k < count; k++) {
     if (!join->met[k]) pairs += join->begin[k + 1] - join->begin[k];
@@ -435,19 +442,22 @@ static double look_up(struct join *join) {
   return pairs;
 }
 
-// fill_x writes the pairs with rows of x, and gives their number.
+// fill_x writes the pairs with rows of x, to_x unless it is NULL, and gives their number.
 static size_t fill_x(const struct join *join, int *to_x, int *to_y) {
   size_t k = 0;
   for (size_t i = 0; i < join->x.n; i++) {
     const uint32_t group = join->match[i];
     if (group == UINT32_MAX) {
       if (!join->all_x) continue;
-      to_x[k] = (int)i + 1;
+      if (to_x != NULL) to_x[k] = (int)i + 1;
       to_y[k++] = NA_INTEGER;
       continue;
     }
-    for (uint32_t at = join->begin[group]; at < join->begin[group + 1]; at++) {
-      to_x[k] = (int)i + 1;
+    uint32_t at = join->begin[group], end = join->begin[group + 1];
+    if (join->multiple == FIRST_PAIR) end = at + 1;
+    if (join->multiple == LAST_PAIR) at = end - 1;
+    for (; at < end; at++) {
+      if (to_x != NULL) to_x[k] = (int)i + 1;
       to_y[k++] = (int)join->order[at] + 1;
     }
   }
@@ -471,19 +481,26 @@ static void fill_y(const struct join *join, size_t k, int *to_x, int *to_y) {
 
 // ffi_key_join gives list(x, y): pairs of rows with equal keys, sorted by x, then by y. all: c(x,
 // y), whether to add rows of x and of y without a partner, with NA: those of x in their places,
-// those of y at the end. If there are too many pairs, their number.
-SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
+// those of y at the end. multiple: whether a row of x has all its pairs (1), the first (2) or the
+// last (3). x is NULL if it would be the numbers of all rows of x. If there are too many pairs,
+// their number.
+SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all,
+                  SEXP multiple) {
   struct join join;
   join.all_x = LOGICAL_RO(all)[0] == 1;
   join.all_y = LOGICAL_RO(all)[1] == 1;
+  join.multiple = Rf_asInteger(multiple);
   read_keys(x, x_rows, &join.x);
   read_keys(y, y_rows, &join.y);
   const double pairs = look_up(&join);
   if (pairs > (double)MST_KEY_ROWS_MAX) return Rf_ScalarReal(pairs);
-  SEXP at_x = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
+  const int each = join.each && pairs == (double)join.x.n;
+  SEXP at_x = PROTECT(
+      each ? R_NilValue : Rf_allocVector(INTSXP, (R_xlen_t)pairs));
   SEXP at_y = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
-  const size_t k = fill_x(&join, INTEGER(at_x), INTEGER(at_y));
-  if (join.all_y) fill_y(&join, k, INTEGER(at_x), INTEGER(at_y));
+  int *to_x = each ? NULL : INTEGER(at_x);
+  const size_t k = fill_x(&join, to_x, INTEGER(at_y));
+  if (join.all_y && to_x != NULL) fill_y(&join, k, to_x, INTEGER(at_y));
   SEXP list = pair(at_x, "x", at_y, "y");
   UNPROTECT(2);
   return list;

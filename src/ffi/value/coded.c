@@ -180,25 +180,38 @@ size_t ffi_coded_number(SEXP x, size_t most, int *codes, SEXP **strings) {
   return set.count;
 }
 
-SEXP ffi_coded(SEXP x) {
-  if (TYPEOF(x) != STRSXP || ffi_has_attributes(x) || ffi_is_coded(x)) return x;
+static int can_be_coded(SEXP x) {
+  return TYPEOF(x) == STRSXP && !ffi_has_attributes(x) && !ffi_is_coded(x) &&
+         Rf_xlength(x) > 0 && Rf_xlength(x) <= (R_xlen_t)MST_KEY_ROWS_MAX;
+}
+
+// coded gives x by dictionary, x itself if it has more than `most` different strings, or strings
+// that can't be in one.
+static SEXP coded(SEXP x, size_t most) {
   const R_xlen_t n = Rf_xlength(x);
-  if (n < CODED_MIN || n > (R_xlen_t)MST_KEY_ROWS_MAX) return x;
-  const SEXP *texts = texts_of(x);
-  if (is_hopeless(texts, n)) return x;
   struct set set = {0};
   set_room(&set, 1024);
   SEXP codes = PROTECT(Rf_allocVector(INTSXP, n));
-  if (!code_all(&set, texts, n, (size_t)n / FFI_CODED_ROWS, INTEGER(codes))) {
+  if (!code_all(&set, texts_of(x), n, most, INTEGER(codes))) {
     UNPROTECT(1);
     return x;
   }
   SEXP strings = PROTECT(strings_of(&set));
   SEXP dictionary = PROTECT(ffi_dictionary_of(strings));
-  SEXP coded =
+  SEXP done =
       ffi_dictionary_is_sound(dictionary) ? new_checked(codes, dictionary) : x;
   UNPROTECT(3);
-  return coded;
+  return done;
+}
+
+SEXP ffi_coded(SEXP x) {
+  const R_xlen_t n = can_be_coded(x) ? Rf_xlength(x) : 0;
+  if (n < CODED_MIN || is_hopeless(texts_of(x), n)) return x;
+  return coded(x, (size_t)n / FFI_CODED_ROWS);
+}
+
+SEXP ffi_coded_all(SEXP x) {
+  return can_be_coded(x) ? coded(x, (size_t)Rf_xlength(x)) : x;
 }
 
 SEXP ffi_coded_parts(SEXP x) {

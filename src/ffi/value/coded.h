@@ -80,6 +80,8 @@ void ffi_coded_read_with(SEXP dictionaries);
 
 // ffi_coded gives x by dictionary if that takes clearly less memory, else x itself.
 SEXP ffi_coded(SEXP x);
+// ffi_coded_all gives x by dictionary, if it can: its elements will be repeated.
+SEXP ffi_coded_all(SEXP x);
 // ffi_coded_parts gives list(codes, strings), NULL if x isn't coded.
 SEXP ffi_coded_parts(SEXP x);
 // ffi_coded_join makes a column of codes, which must be the caller's alone, and a model: strings,
