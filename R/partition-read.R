@@ -13,8 +13,9 @@
 #' | `.rds` | [base::readRDS()], a data frame |
 #' | `.parquet` | `read_parquet()` of nanoparquet, or of arrow if only that is installed |
 #'
-#' Kinds may be mixed as long as the columns are the same. If files have different columns, parts
-#' can be changed by [partition_map()], but not be put together.
+#' Kinds may be mixed as long as the columns are the same, by name: they have the order of the first
+#' part's. If files have different columns, `.columns` chooses those that all have; or parts can be
+#' changed by [partition_map()], but not be put together.
 #'
 #' @section Parts:
 #' Small files are read together and large csv files in pieces, so that parts have about `.bytes`
@@ -113,7 +114,7 @@ partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL, .colu
   found <- find_files(.files, !is.null(reader), .hive, call)
   check_hive_columns(found, call)
   items <- read_items(found, is.null(reader), call)
-  if (is.null(reader) && length(args)) reader <- reader_with(items, call)
+  if (is.null(reader) && length(args)) reader <- reader_with(items, args, call)
   own_reader <- !is.null(.reader)
   parts <- if (own_reader) as.list(seq_along(items)) else divide_items(items, bytes)
   if (is.null(reader)) {
@@ -294,7 +295,7 @@ need_parquet <- function(call, argument = ".files") {
 }
 
 # The function that takes further arguments.
-reader_with <- function(items, call) {
+reader_with <- function(items, args, call) {
   kind <- unique(vapply(items, `[[`, "", "kind"))
   if (length(kind) > 1L) {
     abort_muster("input",
@@ -304,11 +305,23 @@ reader_with <- function(items, call) {
       argument = ".files", call = call
     )
   }
-  switch(kind,
+  reader <- switch(kind,
     csv = utils::read.csv,
     rds = readRDS,
     parquet = getExportedValue(items[[1L]]$package, "read_parquet")
   )
+  known <- c(names(formals(reader)), if (kind == "csv") names(formals(utils::read.table)))
+  given <- Filter(nzchar, names(args))
+  wrong <- given[is.na(pmatch(given, setdiff(known, "..."), duplicates.ok = TRUE))]
+  if (length(wrong)) {
+    fun <- switch(kind, csv = "read.csv()", rds = "readRDS()", "read_parquet()")
+    abort_muster("input",
+      paste0("`", wrong[1L], "` is neither an argument of partition_read() nor of ", fun, "."),
+      hints = "A file's ending says how it is read; `.reader` may be another function of a path.",
+      argument = wrong[1L], call = call
+    )
+  }
+  reader
 }
 
 # ---- Parts
@@ -443,8 +456,10 @@ read_stage <- function(cl, parts, step, job, call) {
   kinds <- lapply(read$answers, `[[`, "kinds")
   all <- unify_kinds(kinds)
   wrong <- lapply(kinds, function(one) as.list(all[names(one)][all[names(one)] != one]))
-  if (any(lengths(wrong) > 0L)) {
-    again <- start_stage(cl, length(parts), retype_steps(parts, wrong), read$stage, list(), call)
+  order <- part_orders(lapply(read$answers, `[[`, "names"))
+  if (any(lengths(wrong) > 0L) || length(order)) {
+    steps <- retype_steps(parts, wrong, order)
+    again <- start_stage(cl, length(parts), steps, read$stage, list(), call)
     shuffle <- open_handle(again)$shuffle
     release_stage(shuffle, record_of(shuffle, read$stage$id))
     return(again)
@@ -452,12 +467,27 @@ read_stage <- function(cl, parts, step, job, call) {
   read$handle
 }
 
-retype_steps <- function(parts, wrong) {
+# The columns of the first part, in their order, for those parts that have them in another: a list
+# by number of the part. Files have columns by name.
+part_orders <- function(names) {
+  first <- Find(length, names)
+  other <- vapply(names, function(one) !identical(one, first) && setequal(one, first), NA)
+  stats::setNames(rep(list(first), sum(other)), which(other))
+}
+
+retype_steps <- function(parts, wrong, order) {
   force(parts)
   force(wrong)
+  force(order)
   function(task) {
-    if (length(wrong[[task]])) {
-      list(list(kind = "retype", items = parts[[task]], kinds = wrong[[task]]))
-    }
+    columns <- order[[as.character(task)]]
+    c(
+      if (length(wrong[[task]])) {
+        list(list(kind = "retype", items = parts[[task]], kinds = wrong[[task]]))
+      },
+      if (!is.null(columns)) {
+        list(list(kind = "inner", fun = "take_columns_of", args = list(columns)))
+      }
+    )
   }
 }

@@ -28,19 +28,20 @@ part_read <- function(state, step) {
   }
   frames <- Map(finish_item, read, step$items, MoreArgs = list(step = step))
   for (i in seq_along(frames)) check_same_columns(state, frames, step$items, i)
+  frames[-1L] <- lapply(frames[-1L], take_columns_of, names(frames[[1L]]))
   state$file <- NULL
   state$data <- if (length(frames) == 1L) frames[[1L]] else bind_frames(frames)
-  state$told <- list(kinds = kinds)
+  state$told <- list(kinds = kinds, names = names(state$data))
 }
 
-# The files of a part must have the same columns: names the one that differs.
+# The files of a part must have the same columns, in any order: names the one that differs.
 check_same_columns <- function(state, frames, items, i) {
   state$file <- items[[i]]$path
-  if (!identical(names(frames[[i]]), names(frames[[1L]]))) {
+  if (!identical(sort(names(frames[[i]])), sort(names(frames[[1L]])))) {
     part_error(paste0(
       "Files of one part have different columns: ", items[[1L]]$path, " has ",
       column_list(names(frames[[1L]])), ", and ", items[[i]]$path, " has ",
-      column_list(names(frames[[i]])), "."
+      column_list(names(frames[[i]])), ". `.columns` chooses those that all have."
     ))
   }
 }

@@ -269,3 +269,38 @@ test_cluster("Folders are columns", {
     )
   })
 })
+
+test_cluster("Files have their columns by name, and say what they lack", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  put <- function(name, ...) writeLines(c(...), file.path(folder, name))
+  put("one.csv", "NAME,AGE,X", "Bob,31,1", "Alice,45,2")
+  put("three.csv", "X,AGE,NAME", "0.5,54,Sam")
+  put("two.csv", "AGE,NAME,X", "7,Eve,3")
+  want <- data.frame(
+    NAME = c("Bob", "Alice", "Sam", "Eve"), AGE = c(31L, 45L, 54L, 7L), X = c(1, 2, 0.5, 3)
+  )
+  for (bytes in c(1, 20, 45, 1e6)) { # a part for each file, or one for several
+    p <- partition_read(cl, folder, .bytes = bytes)
+    expect_identical(names(p), names(want))
+    expect_identical(partition_collect(p), want)
+  }
+  expect_identical(partition_collect(partition_read(cl, folder, .columns = c("X", "NAME"))),
+    want[c("X", "NAME")])
+  put("two.csv", "AGE,X", "7,3")
+  error <- expect_error(partition_read(cl, folder, .bytes = 1e6), class = "muster_error_input")
+  expect_match(conditionMessage(error), "two.csv has `AGE`, `X`. `.columns` chooses", fixed = TRUE)
+  expect_identical(
+    partition_collect(partition_read(cl, folder, .columns = c("X", "AGE"), .bytes = 1e6)),
+    data.frame(X = want$X, AGE = want$AGE)
+  )
+  expect_error(partition_read(cl, folder, format = "csv"),
+    "`format` is neither an argument of partition_read() nor of read.csv().", fixed = TRUE,
+    class = "muster_error_input")
+  # Arguments by the beginning of their names, as R takes them.
+  put("two.csv", "NAME,AGE,X", "7,3,1")
+  expect_identical(
+    class(partition_collect(partition_read(cl, file.path(folder, "two.csv"), colCl = "character"))$X),
+    "character"
+  )
+})
