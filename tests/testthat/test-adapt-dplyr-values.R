@@ -42,6 +42,7 @@ if (has_dplyr) test_cluster("Elements of the session's objects, dates, differenc
       function(d) mutate(d, age = floor(as.numeric(as.Date("2027-05-01") - day) / 365.25)),
       function(d) mutate(d, q = difftime(u, t, units = "hours"), z = as.numeric(q)),
       function(d) mutate(d, n = as.integer(long), o = long > 3, p = is.na(d)),
+      function(d) mutate(d, z = as.numeric(d), y = id * max(long), x = d / 2 + max(d)),
       function(d) summarise(d, s = sum(as.numeric(day - start)), n = mean(id == l$id)),
       function(d) {
         d <- summarise(by_kind(d), s = mean(as.numeric(d)), n = sum(day %in% l$days))

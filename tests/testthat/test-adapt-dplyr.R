@@ -205,7 +205,7 @@ test_dplyr("What needs all rows, or can't be done, is refused by name", {
   refused(dplyr::mutate(p, l = 1 + cumsum(x * 2)), "whether `cumsum\\(x \\* 2\\)` has")
   refused(dplyr::filter(p, x > c(1, 2)), "whether `c\\(1, 2\\)` has")
   refused(dplyr::mutate(p, r = dplyr::row_number()), "row_number")
-  refused(dplyr::mutate(p, d = t - min(t)), "group_by\\(\\) first")
+  refused(dplyr::mutate(p, d = t - min(t)), "units of a difference of times depend on all rows")
   refused(dplyr::filter(p, x), "must be logical")
   refused(dplyr::arrange(p, cumsum(x)), "whether `cumsum\\(x\\)` has")
   refused(dplyr::arrange(p, x, .locale = "en"), "`.locale`")

@@ -13,13 +13,16 @@ with_all <- function(...) {
 
 test_that("Aggregates fold, of expressions and in expressions", {
   limit <- 3
+  several <- 1:3
+  thing <- list(a = 1)
   for (code in expression(
     n(), sum(x), sum(x, na.rm = TRUE), mean(x * y), max(x) - min(y), sum(x * y) / sum(y), sd(x)^2,
     mean(x > limit, na.rm = TRUE), sum(ifelse(is.na(x), 0, x)), any(s == "a"), all(!is.na(s)),
     first(s), last(x), n_distinct(s), n_distinct(s, na.rm = TRUE), sum(s %in% c("a", "b")),
     round(mean(x), 2), ifelse(n() > 5, mean(x), NA), sum(x > -1), stats::sd(x), base::sum(x),
     sum(base::abs(x)), max(x = y), min(na.rm = TRUE, x), sum(x < limit + 1), 5, "a", limit,
-    dplyr::n(), mean(x) %in% 1:3, sum(substr(s, 1, 2) == "ab"), log(sum(x), base = 2)
+    dplyr::n(), mean(x) %in% 1:3, sum(substr(s, 1, 2) == "ab"), log(sum(x), base = 2),
+    sum(x > thing$a), sum(x > thing[["a"]]), mean(x) > several[2]
   )) {
     expect_true(folds(code), info = deparse(code))
   }
@@ -33,7 +36,7 @@ test_that("What isn't known to be the same for all rows at once is left to whole
     sum(ifelse(TRUE, x, y)), 2 * ifelse(limit > 1, mean(x), sum(x)), sum(substr("abc", x, x) == s),
     sum(`%in%`(table = x, x = 3)), sum(ifelse(yes = x, test = y > 1, no = 1)),
     median(x), x, x[1], sum(x[1]), sum(x, y), mean(x, 0.1), mean(x, trim = 0.1),
-    max(x, 3), sum(x > several), sum(x > nowhere), sum(x > thing$a), var(x, y), cor(x, y),
+    max(x, 3), sum(x > several), sum(x > nowhere), sum(x > thing$b), var(x, y), cor(x, y),
     sum(x, na.rm = NA), sum(x, na.rm = y), n(x), first(x, 1), sum(rev(x)), sum(x - mean(x)),
     local(sum(x)), sapply(1, function(i) sum(x)), (function() sum(x))(), if (n() > 1) sum(x),
     { sum(x) }, quote(sum(x)), sum(x > rnorm(1)), n_distinct(x, y), sum(x %in% y), sum(x && y),
