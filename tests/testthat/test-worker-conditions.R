@@ -272,6 +272,6 @@ test_cluster("V8: conditions past the bound are counted, told once, and in the l
   expect_identical(nrow(cluster_logs(cl)), 5L)
   expect_identical(shown, character())
   # The next task begins anew.
-  again <- conditions_of(task_value(task_submit(cl, function() warning("one"))))
+  again <- conditions_of(task_value(task_submit(cl, remote(function() warning("one")))))
   expect_identical(texts_of(again), "one")
 })

@@ -53,7 +53,7 @@ test_cluster("sinks, devices and files that tasks leave open are closed", {
       expect_identical(open_in(cl), before)
       expect_identical(readLines(file), "into the file")
       expect_gt(file.size(paste0(file, ".pdf")), 1000)
-      expect_output(evaluate(function() cat("seen\n")), NA)
+      expect_output(evaluate(function() cat("seen\n")), "worker 1: seen")
     })
     expect_identical(cluster_status(cl)$restarts, 0L)
     cluster_stop(cl)

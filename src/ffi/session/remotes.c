@@ -266,8 +266,11 @@ SEXP ffi_remote_owner(SEXP pointer, SEXP id) {
 
 void ffi_remotes_abandon(uint32_t cluster) {
   forget_parents();
-  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
-    if (at->cluster == cluster) mst_remote_end(at->remote);
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next) {
+    if (at->cluster != cluster) continue;
+    at->remote->waits = 1; // nobody waits for its end: it is told at once
+    mst_remote_end(at->remote);
+  }
 }
 
 void ffi_remotes_end(int64_t deadline_ns) {
