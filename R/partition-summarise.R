@@ -103,6 +103,8 @@ summarise_parts <- function(p, exprs, by, call, parts = NULL, on_error = "stop",
   check_flag(speculate, ".speculate", call)
   stream <- map_stream(seed, p$cl, call)
   exprs <- check_exprs(exprs, by, returns, p$stage$columns, call)
+  # Without rows, columns may have been forgotten.
+  if (sum(p$stage$rows) && !returns) check_variables_of(exprs, p$stage$columns, call)
   whole <- integer()
   all <- FALSE
   repeat {
@@ -223,9 +225,16 @@ check_exprs <- function(exprs, by, returns, columns, call) {
     known <- c(columns, names[seq_len(k - 1L)])
     one$name <- names[k]
     if (!is.null(one$code)) one$code <- check_pronouns(one$code, one$env, known, call)
-    if (length(columns) && !returns) check_variables(one$code, one$env, known, call)
     one
   })
+}
+
+check_variables_of <- function(exprs, columns, call) {
+  names <- vapply(exprs, `[[`, "", "name")
+  for (k in seq_along(exprs)) {
+    known <- c(columns, names[seq_len(k - 1L)])
+    check_variables(exprs[[k]]$code, exprs[[k]]$env, known, call)
+  }
 }
 
 # Variables that code surely uses, since functions known here do, must be somewhere. Elsewhere names

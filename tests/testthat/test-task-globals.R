@@ -84,7 +84,7 @@ test_cluster("A4 a failed task prints as one, and its error names the stack of t
   task <- task_submit(cl, task_outer, 1)
   error <- expect_error(task_value(task), class = "muster_error_remote")
   expect_match(format(task), "failed (worker 1)", fixed = TRUE)
-  expect_match(conditionMessage(error), "`stack`", fixed = TRUE)
+  expect_match(conditionMessage(error), "In: task_inner(x)", fixed = TRUE)
   calls <- sub("[(].*", "", error$stack)
   expect_identical(calls[1L], "task_inner")
   expect_false(any(grepl("task_run|do.call|muster", error$stack)))
