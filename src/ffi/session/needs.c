@@ -308,10 +308,13 @@ static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
   // It began in an attached frame, which is searched after the global environment.
   int attached = 0;
   for (; env != R_EmptyEnv; env = ffi_parent_env(env)) {
+    attached |= is_in(find, BOX_COPIES, env);
+    const int here = ffi_exists(env, symbol);
+    // To look at each attached package costs more than all the rest.
+    if (searching && !here) continue;
     const enum place place = place_of(env);
     searching |= place != IN_FRAME;
-    attached |= is_in(find, BOX_COPIES, env);
-    if (!ffi_exists(env, symbol)) continue;
+    if (!here) continue;
     if (place == IN_OWN) return;
     if (place == IN_GLOBAL && attached) {
       (void)ffi_call_ours("abort_attached", Rf_ScalarString(PRINTNAME(symbol)));
