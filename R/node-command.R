@@ -35,7 +35,10 @@ worker_command <- function(o, port, strategy, form = "shown") {
   paste(c(
     if (!plain && !is.na(packages)) paste0("R_DEFAULT_PACKAGES=", packages),
     if (!here) words[assigned], if (here) "exec",
-    if (!is.na(o$renice)) paste0("nice --adjustment=", o$renice),
+    # As parallelly has it. csh has a command of its own with that name, of other arguments.
+    if (!is.na(o$renice)) {
+      paste0(if (form == "shown") "nice --adjustment=" else "env nice -n ", o$renice)
+    },
     words[!assigned], o$rscript_args,
     if (plain && !is.na(packages)) paste0("--default-packages=", packages),
     code, told

@@ -232,3 +232,19 @@ test_cluster("a launcher that hands its job on, and ends, takes nothing with it"
   defer(function() stopCluster(cl))
   expect_identical(clusterCall(cl, function() 7), list(7))
 })
+
+test_cluster("renice is understood by login shells of all kinds", {
+  launcher <- file.path(local_folder(), "launcher")
+  writeLines(c("for last; do :; done", "exec $LOGIN_SHELL -c \"$last\""), launcher)
+  for (shell in Filter(nzchar, Sys.which(c("sh", "bash", "zsh", "tcsh", "fish")))) {
+    local_variables(LOGIN_SHELL = shell)
+    cl <- makeClusterPSOCK("there.invalid",
+      rshcmd = c("/bin/sh", launcher), rshopts = character(), revtunnel = FALSE,
+      master = "127.0.0.1", connectTimeout = 60, renice = 2,
+      rscript = file.path(R.home("bin"), "Rscript")
+    )
+    nice <- clusterCall(cl, tools::psnice)[[1]]
+    stopCluster(cl)
+    expect_identical(nice, min(tools::psnice() + 2L, 19L), info = shell)
+  }
+})
