@@ -100,10 +100,14 @@ test_that("a login or a command that fails over there is reported", {
 test_that("a tunnel whose far end is taken is reported", {
   limit_time(30)
   there <- local_sshd()
-  port <- freePort(20000:30000)
+  # The session listens on the one below, so that one must be free, too.
+  repeat {
+    port <- freePort(20000:30000)
+    if (!is.na(freePort(port - 1L, default = NA))) break
+  }
   taken <- lapply(c("127.0.0.1", "::1"), function(host) .Call(ffi_stock_listen, host, port))
   withr::defer(for (one in taken) .Call(ffi_stock_close, one$listener))
-  # The session listens on another, so only the far end can't be had.
+  # Only the far end of the tunnel is taken: the session listens on another port.
   o <- makeNodePSOCK(there$host,
     port = port - 1L, rank = 2L, rshopts = there$options, action = "options"
   )
