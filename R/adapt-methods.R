@@ -45,6 +45,12 @@ foreign_generics <- list(
       "arrange", "group_by", "group_vars", "groups", "relocate", "rename", "rename_with",
       "select", "summarise", "ungroup"
     )
+  ),
+  tidyr = list(
+    muster_partition = c(
+      "complete", "drop_na", "expand", "extract", "fill", "nest", "pivot_longer", "pivot_wider",
+      "replace_na", "separate", "separate_rows", "uncount", "unite", "unnest"
+    )
   )
 )
 

@@ -25,6 +25,13 @@ internal_generics <- function() {
   )
 }
 
+# Those of a package that may be of any version, by its code, too, and not those that it has from
+# others.
+own_generics <- function(package) {
+  there <- asNamespace(package)
+  Filter(function(name) identical(environment(get(name, there)), there), generics_of(package))
+}
+
 # Made when muster is installed: to look through their code takes a tenth of a second.
 all_generics <- sapply(c("base", "stats", "utils"), generics_of, simplify = FALSE)
 
@@ -36,7 +43,9 @@ register_refusals <- function(package) {
   if (!isNamespaceLoaded("muster")) {
     return(invisible()) # it was unloaded since
   }
-  methods <- paste0(setdiff(all_generics[[package]], true_generics), ".muster_partition")
+  generics <- all_generics[[package]]
+  if (is.null(generics)) generics <- own_generics(package)
+  methods <- paste0(setdiff(generics, true_generics), ".muster_partition")
   methods <- methods[!vapply(methods, exists, NA, envir = asNamespace("muster"), inherits = FALSE)]
   table <- get(".__S3MethodsTable__.", asNamespace(package))
   list2env(sapply(methods, function(name) refuse_function, simplify = FALSE), table)
@@ -83,6 +92,8 @@ replacements <- list(
   columns = list(of = c("transform", "within"),
     hint = "dplyr::mutate() makes columns, as does partition_map() with a function of a part."),
   order = list(of = c("sort", "order", "rev", "sort_by"), hint = "partition_sort() orders rows."),
+  longer = list(of = c("gather", "gather_"), hint = "pivot_longer() has the same rows."),
+  wider = list(of = c("spread", "spread_"), hint = "pivot_wider() has the same columns."),
   join = list(of = "merge", hint = "partition_join() has columns of both, by a key."),
   bind = list(of = "c", hint = "dplyr::union_all(x, y) has the rows of both."),
   groups = list(of = c("aggregate", "by", "split", "tapply", "rowsum", "ave"),

@@ -190,7 +190,7 @@ part_call <- function(step, data, runs = NULL) {
   }
   own <- if (is.null(step$seed)) identity else with_streams(step$seed)
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  if (step$how == "verb") dplyr_ready()
+  if (step$how %in% c("verb", "tidyr")) dplyr_ready()
   value <- interruptible(switch(step$how,
     part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),
@@ -199,6 +199,7 @@ part_call <- function(step, data, runs = NULL) {
       isTRUE(step$returns), runs
     ),
     verb = dplyr_verb(data, step, job$args$funs),
+    tidyr = tidyr_part(data, step, job$args),
     summarise = summarise_groups(data, step$by, step$plan, job$args$funs, own, runs),
     elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
@@ -208,7 +209,7 @@ part_call <- function(step, data, runs = NULL) {
   }
   whole <- TRUE
   # The result of apply_groups() is plain, and may be open.
-  if (step$how %in% c("groups", "summarise", "verb")) value else plain_frame(value)
+  if (step$how %in% c("groups", "summarise", "verb", "tidyr")) value else plain_frame(value)
 }
 
 # Wraps the user's function so that each call has its own stream: for each group, key or element of

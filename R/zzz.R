@@ -82,7 +82,7 @@ the$unloaded <- FALSE
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
   register_foreign_methods()
-  for (package in names(all_generics)) when_loaded(package, register_refusals)
+  for (package in c(names(all_generics), "tidyr")) when_loaded(package, register_refusals)
 }
 
 # The native code stays: R calls it for objects of muster's that are still there (finalizers, and

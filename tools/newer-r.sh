@@ -22,7 +22,7 @@ skipped=0
 short="adapt-(parallel(-calls|-examples)?|methods)|heal|map-captured|node-kinds|worker-main"
 # Those of muster's Suggests, and of its tests, that Debian has built.
 packages="testthat withr callr processx bit64 data.table doparallel dplyr foreach future iterators
-  jsonlite knitr parallelly progressr promises purrr shiny snow dosnow r6 boot codetools mass"
+  jsonlite knitr parallelly progressr promises purrr shiny tidyr snow dosnow r6 boot codetools mass"
 
 finish() {
   say "$label: $passed passed, $failed failed, $skipped skipped"

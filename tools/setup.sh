@@ -83,7 +83,7 @@ package_of() {
     deb:slurm) say "slurm-wlm munge" ;;
     rpm:slurm) say "slurm slurm-slurmctld slurm-slurmd munge" ;;
     deb:groff | rpm:groff) say "groff-base" ;;
-    deb:dplyr | deb:furrr | deb:ggplot2 | deb:MASS | deb:shiny | deb:terra)
+    deb:dplyr | deb:furrr | deb:ggplot2 | deb:MASS | deb:shiny | deb:terra | deb:tidyr)
       say "r-cran-$1" | tr '[:upper:]' '[:lower:]'
       ;;
     deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
@@ -151,7 +151,7 @@ has() {
     rmarkdown)
       if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
-    dplyr | furrr | ggplot2 | MASS | shiny | terra)
+    dplyr | furrr | ggplot2 | MASS | shiny | terra | tidyr)
       # With all that they need, or for an old R, these can't be had from source, or take
       # long: built, or not at all.
       [ "$family" != deb ] || ! system_r || { have Rscript &&
@@ -253,8 +253,8 @@ esac
 needed="r headers compiler make"
 optional=
 if [ "$mode" = check ]; then
-  optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh"
-  optional="$optional strace valgrind dplyr furrr ggplot2 MASS terra rmarkdown"
+  optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh tcsh"
+  optional="$optional strace valgrind dplyr furrr ggplot2 MASS terra tidyr rmarkdown"
   if [ -n "${BROWSER:-}" ]; then optional="$optional chromium shiny"; fi
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi

@@ -273,8 +273,9 @@ session_state <- function() {
     limits = limits,
     `temporary files` = list.files(tempdir(), all.files = TRUE, recursive = TRUE,
       include.dirs = TRUE, no.. = TRUE),
-    # The package that shows differences of values sets options when the first one is shown.
-    options = in_words(options()[!startsWith(names(options()), "diffobj.")]),
+    # The package that shows differences of values sets options when the first one is shown, and
+    # code made by cpp11 when it first runs.
+    options = in_words(options()[!grepl("^(diffobj[.]|cpp11_)", names(options()))]),
     `environment variables` = in_words(as.list(Sys.getenv())),
     globals = setdiff(ls(globalenv(), all.names = TRUE), ".Random.seed"),
     `random seed` = in_words(list(.Random.seed = session_seed())),
