@@ -104,6 +104,16 @@ slice_plan <- function(verb, exprs, columns) {
   list(verb = verb, n = n, share = share, ties = ties, column = if (ranks) as.character(column))
 }
 
+# Steps before rows move: of each part at most as many rows of a group as there will be.
+slice_steps <- function(verb, exprs, columns, by) {
+  slice <- if (length(by)) slice_plan(verb, exprs, columns)
+  if (!is.null(slice) && verb != "slice_sample" && !slice$share && slice$n > 0) {
+    list(list(kind = "inner", fun = "slice_before", args = list(by, slice)))
+  } else {
+    list()
+  }
+}
+
 slice_ends <- function(verb, p, quos, call) {
   exprs <- quo_exprs(quos, call, names(p))
   names <- names(quos)

@@ -375,7 +375,8 @@ verb_parts <- function(p, verb, exprs, call) {
   if (is_rowwise(p)) {
     return(rowwise_parts(p, verb, exprs, call))
   }
-  opened <- key_parts(check_partition(p, ".data", call), by, call)
+  before <- slice_steps(verb, exprs, names(p), by)
+  opened <- key_parts(check_partition(p, ".data", call), by, call, before)
   with_groups(verb_stage(opened, verb, exprs, by, call), by)
 }
 
@@ -450,11 +451,12 @@ may_name <- function(exprs, name) {
 
 # p with all rows of a group in one part. A stage's `keyed` are columns whose equal values are in
 # one part: then so are those of these and others together.
-key_parts <- function(opened, by, call) {
+# before: steps for rows that move.
+key_parts <- function(opened, by, call, before = list()) {
   if (length(opened$stage$keyed) && all(opened$stage$keyed %in% by)) {
     return(opened)
   }
-  ran <- shuffle_stages(opened, by, opened$stage$count, call)
+  ran <- shuffle_stages(opened, by, opened$stage$count, call, before)
   ran$stage$keyed <- by
   open_handle(ran$handle)
 }

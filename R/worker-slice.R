@@ -1,13 +1,18 @@
 # In workers: slice_head(), slice_tail(), slice_min(), slice_max() and slice_sample() of all groups
 # at once, where dplyr would evaluate for one after the other. Rows, and their order, are dplyr's.
 
-# slice: see slice_plan(). NULL if dplyr must do it.
+# step: by, and slice, see slice_plan(). NULL if dplyr must do it.
 sliced_rows <- function(part, step) {
   slice <- step$slice
   ranked <- !is.null(slice$column)
   x <- if (ranked) .subset2(part, slice$column)
   if ((ranked && !has_plain_order(x)) || any(vapply(part, is_wide, NA))) {
     return(NULL)
+  }
+  leading <- leading_rows(part, step$by, slice)
+  if (!is.null(leading)) {
+    part <- take_rows(part, leading)
+    if (ranked) x <- .subset2(part, slice$column)
   }
   sorted <- rows_by_group(part, step$by)
   rows <- sorted$rows
@@ -22,21 +27,50 @@ sliced_rows <- function(part, step) {
     places <- unlist(Map(function(size, n) if (n) sample.int(size, n), sizes, few))
     return(take_rows(part, rows[places + rep.int(cumsum(sizes) - sizes, few)]))
   }
+  if (!ranked) {
+    before <- cumsum(sizes) - if (slice$verb == "slice_head") sizes else few
+    return(take_rows(part, rows[sequence(few, before + 1L)]))
+  }
   place <- sequence(sizes)
   group <- rep.int(seq_along(sizes), sizes)
-  kept <- switch(slice$verb,
-    slice_head = place <= few[group],
-    slice_tail = place > (sizes - few)[group],
-    {
-      x <- unclass(x)[rows]
-      at <- order(group, x, decreasing = c(FALSE, slice$verb == "slice_max"), method = "radix")
-      rows <- rows[at]
-      kept <- place <= few[group]
-      if (slice$ties) kept <- with_ties(kept, x[at], which(place == few[group]), group)
-      kept
-    }
-  )
-  take_rows(part, rows[which(kept)])
+  x <- unclass(x)[rows]
+  at <- order(group, x, decreasing = c(FALSE, slice$verb == "slice_max"), method = "radix")
+  kept <- place <= few[group]
+  if (slice$ties) kept <- with_ties(kept, x[at], which(place == few[group]), group)
+  take_rows(part, rows[at[which(kept)]])
+}
+
+# The rows of a part that may be among those of all parts, if that saves something: they move then.
+slice_before <- function(part, by, slice) {
+  # Other parts may have the levels of an order in another order.
+  ranks <- slice$column
+  x <- if (!is.null(ranks)) .subset2(part, ranks)
+  if (is_open(part) || is_empty(part) || is.factor(x) || (!is.null(x) && !has_plain_order(x))) {
+    return(part)
+  }
+  leading <- leading_rows(part, by, slice)
+  if (is.null(leading)) part else take_rows(part, leading)
+}
+
+# The numbers of the rows that may be in the result, if these are at most half of all: or else NULL.
+leading_rows <- function(part, by, slice) {
+  keys <- as.list(part)[by]
+  # dplyr has groups of its own for NA and NaN.
+  plain <- all(vapply(keys, function(key) {
+    (has_plain_order(key) || is.character(key)) && !(is.double(key) && any(is.nan(key)))
+  }, NA))
+  n <- frame_rows(part)
+  if (!plain || slice$share || slice$n <= 0 || slice$n > n || slice$verb == "slice_sample") {
+    return(NULL)
+  }
+  groups <- key_groups(part, by)
+  count <- length(groups$first)
+  if (slice$n * count > n / 2) {
+    return(NULL)
+  }
+  x <- if (!is.null(slice$column)) .subset2(part, slice$column)
+  back <- slice$verb %in% c("slice_tail", "slice_max")
+  .Call(ffi_rows_leading, groups$group, count, as.integer(slice$n), unclass(x), back)
 }
 
 # The rows of each group, in dplyr's order of groups, and how many there are.

@@ -262,6 +262,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_coded_expand, 1),
     ENTRY(ffi_coded_compact, 1),
     ENTRY(ffi_rows_sort, 2),
+    ENTRY(ffi_rows_leading, 5),
     ENTRY(ffi_runs_sort, 3),
     ENTRY(ffi_group_columns, 4),
     ENTRY(ffi_group_frame, 5),

@@ -102,7 +102,7 @@ test_cluster("slices of groups are dplyr's for any number of parts, also without
     p <- dplyr::filter(partition_scatter(cl, x, parts = parts), row < 90L | row > 220L)
     rows <- dplyr::filter(x, row < 90L | row > 220L)
     for (verb in setdiff(slices, "slice_sample")) {
-      for (by in list("i", c("s", "f"), "D")) {
+      for (by in list("i", "i", "i", "s", c("s", "f"), "D", "nan")) {
         args <- sliced_arguments(verb)
         own <- function(data) {
           groups <- dplyr::group_by(data, !!!lapply(by, as.name))
@@ -122,4 +122,25 @@ test_cluster("slices of groups are dplyr's for any number of parts, also without
     sampled <- dplyr::slice_sample(dplyr::group_by(p, i), n = 1)
     expect_identical(nrow(sampled), length(unique(rows$i)))
   }
+})
+
+test_that("rows that can't lead are left out, and no others", {
+  leading <- function(x, back, most = 2, group = rep(1:2, length.out = length(x))) {
+    .Call(ffi_rows_leading, as.integer(group), 2L, as.integer(most), x, back)
+  }
+  # By group: 5, 1, NA, 1 and 4, 3, NaN, 2.
+  x <- c(5, 4, 1, 3, NA, NaN, 1, 2)
+  expect_identical(leading(x, FALSE), c(3L, 4L, 7L, 8L))
+  expect_identical(leading(x, TRUE), c(1:4, 7L))
+  expect_identical(leading(as.integer(x), TRUE), c(1:4, 7L))
+  expect_identical(leading(x, FALSE, 1), c(3L, 7L, 8L))
+  expect_identical(leading(x, FALSE, 4), 1:8)
+  expect_identical(leading(c(-Inf, Inf, 0, -0), FALSE, 1), c(1L, 4L))
+  first <- function(back, most) .Call(ffi_rows_leading, c(1L, 1L, 2L, 1L), 2L, most, NULL, back)
+  expect_identical(first(FALSE, 1L), c(1L, 3L))
+  expect_identical(first(TRUE, 1L), 3:4)
+  expect_identical(first(TRUE, 2L), 2:4)
+  expect_identical(.Call(ffi_rows_leading, integer(), 0L, 1L, double(), TRUE), integer())
+  expect_error(.Call(ffi_rows_leading, 3L, 2L, 1L, NULL, TRUE), "out of range")
+  expect_error(.Call(ffi_rows_leading, 1L, 2L, 1L, "a", TRUE), "type")
 })

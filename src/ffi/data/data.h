@@ -15,6 +15,7 @@ SEXP ffi_rows_range(SEXP column, SEXP from, SEXP count);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
 SEXP ffi_rows_bind(SEXP columns);
 SEXP ffi_rows_sort(SEXP group, SEXP count);
+SEXP ffi_rows_leading(SEXP group, SEXP count, SEXP most, SEXP x, SEXP back);
 SEXP ffi_runs_sort(SEXP group, SEXP sizes, SEXP count);
 SEXP ffi_group_columns(SEXP columns, SEXP sorted, SEXP begin, SEXP number);
 SEXP ffi_group_frame(SEXP x, SEXP sorted, SEXP begin, SEXP number, SEXP class);
