@@ -38,22 +38,33 @@ static void set_texts(struct mst_key_column *column, const SEXP *texts,
   column->text_count = n;
 }
 
+static void set_dictionary(struct mst_key_column *column, SEXP dictionary) {
+  column->kind = MST_KEY_TEXT;
+  column->texts = ffi_dictionary_texts(dictionary, &column->text_hashes);
+  column->text_count = (size_t)ffi_dictionary_size(dictionary);
+}
+
+// Levels in a dictionary are hashed once for all parts, not once for each. Some may be equal.
 static void set_levels(struct mst_key_column *column, SEXP x) {
   SEXP levels = Rf_getAttrib(x, R_LevelsSymbol);
   const R_xlen_t n = TYPEOF(levels) == STRSXP ? Rf_xlength(levels) : 0;
+  column->values = INTEGER_RO(x);
+  if (n >= FFI_LEVELS_MIN && !ffi_has_attributes(levels)) {
+    SEXP dictionary = ffi_dictionary_recent(levels);
+    if (ffi_dictionary_is_sound(dictionary)) {
+      set_dictionary(column, dictionary);
+      return;
+    }
+  }
   SEXP *texts = (SEXP *)R_alloc((size_t)n + 1, sizeof *texts);
   for (R_xlen_t i = 0; i < n; i++)
     texts[i] = STRING_ELT(levels, i);
-  column->values = INTEGER_RO(x);
   set_texts(column, texts, (size_t)n);
 }
 
 // set_coded: a vector by dictionary has its numbers already.
 static void set_coded(struct mst_key_column *column, SEXP x) {
-  SEXP dictionary = ffi_coded_dictionary(x);
-  column->kind = MST_KEY_TEXT;
-  column->texts = ffi_dictionary_texts(dictionary, &column->text_hashes);
-  column->text_count = (size_t)ffi_dictionary_size(dictionary);
+  set_dictionary(column, ffi_coded_dictionary(x));
   column->values = ffi_coded_codes(x);
   column->distinct = 1;
 }

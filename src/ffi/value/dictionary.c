@@ -76,6 +76,31 @@ SEXP ffi_dictionary_of(SEXP strings) {
   return new_dictionary(R_NilValue, strings, Rf_xlength(strings));
 }
 
+// Those of the last levels that were keys: a list, preserved, the last one first.
+#define RECENT 4
+static SEXP recent;
+
+SEXP ffi_dictionary_recent(SEXP strings) {
+  SEXP dictionary = PROTECT(ffi_dictionary_of(strings));
+  if (recent == NULL) {
+    recent = Rf_allocVector(VECSXP, RECENT);
+    R_PreserveObject(recent);
+  }
+  R_xlen_t at = 0;
+  while (at < RECENT - 1 && VECTOR_ELT(recent, at) != dictionary)
+    at++;
+  for (; at > 0; at--)
+    SET_VECTOR_ELT(recent, at, VECTOR_ELT(recent, at - 1));
+  SET_VECTOR_ELT(recent, 0, dictionary);
+  UNPROTECT(1);
+  return dictionary;
+}
+
+void ffi_dictionary_forget(void) {
+  if (recent != NULL) R_ReleaseObject(recent);
+  recent = NULL;
+}
+
 int ffi_dictionary_is_sound(SEXP dictionary) {
   SEXP parts = parts_of(dictionary), strings = VECTOR_ELT(parts, STRINGS);
   if (VECTOR_ELT(parts, SOUND) == R_NilValue) {

@@ -581,7 +581,10 @@ SEXP ffi_block_levels(SEXP want, SEXP number) {
 // ffi_block_drop drops a stage's blocks (attempt 0), or one attempt's.
 SEXP ffi_block_drop(SEXP want) {
   const struct mst_want is = want_of(want);
-  if (is.attempt == 0) ffi_schema_forget(is.stage);
+  if (is.attempt == 0) {
+    ffi_schema_forget(is.stage);
+    ffi_dictionary_forget();
+  }
   mst_exchange_drop(&is);
   return R_NilValue;
 }
