@@ -78,6 +78,9 @@ take_range <- function(x, from, n) {
 # workers.
 code_strings <- function(x) each_column(x, function(column) .Call(ffi_coded, column))
 
+# All that can be: rows that move are numbers.
+code_all_strings <- function(x) each_column(x, function(column) .Call(ffi_coded_all, column))
+
 # Those with a dictionary that has many more strings than they have rows get a smaller one, or none.
 compact_strings <- function(x) each_column(x, function(column) .Call(ffi_coded_compact, column))
 
@@ -141,7 +144,10 @@ frame_bytes <- function(x) {
       double = 8 * n,
       complex = 16 * n,
       raw = n,
-      character = 8 * n + n * mean(c(0, nchar(utils::head(column, 1000L), "bytes")), na.rm = TRUE),
+      character = {
+        some <- nchar(.Call(ffi_coded_head, column, 1000L), "bytes")
+        8 * n + n * mean(c(0, some), na.rm = TRUE)
+      },
       as.double(utils::object.size(column))
     )
   }, 0))

@@ -24,7 +24,7 @@ part_join <- function(state, step) {
 job_rows <- function(id) {
   job <- job_get(id)
   if (is.null(job$coded)) {
-    job$coded <- each_column(job$rows, function(column) .Call(ffi_coded_all, column))
+    job$coded <- code_all_strings(job$rows)
     the$jobs[[job_key(id)]]$value <- job
   }
   job$coded

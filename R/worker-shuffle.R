@@ -244,7 +244,7 @@ part_split <- function(data, room, step, key) {
     rows <- integer(step$parts)
     sorted <- NULL
   } else {
-    coded <- compact_strings(code_strings(data))
+    coded <- code_all_strings(compact_strings(code_strings(data)))
     keyed <- with_columns(coded, step$by)
     families <- key_families(keyed, step$by)
     sorted <- if (isTRUE(step$sorts)) {

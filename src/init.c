@@ -256,6 +256,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_block_levels, 2),
     ENTRY(ffi_coded, 1),
     ENTRY(ffi_coded_all, 1),
+    ENTRY(ffi_coded_head, 2),
     ENTRY(ffi_coded_lend, 2),
     ENTRY(ffi_coded_parts, 1),
     ENTRY(ffi_coded_join, 2),

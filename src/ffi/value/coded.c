@@ -44,8 +44,27 @@ static SEXP new_checked(SEXP codes, SEXP dictionary) {
   return R_new_altrep(coded_class, codes, dictionary);
 }
 
+// head_of gives the first n elements, and makes only these strings.
+static SEXP head_of(SEXP x, R_xlen_t n) {
+  SEXP dictionary = ffi_coded_dictionary(x);
+  SEXP head = PROTECT(Rf_allocVector(STRSXP, n));
+  const int *at = ffi_coded_codes(x);
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP text = NA_STRING;
+    if (at[i] != NA_INTEGER) {
+      const struct mst_key_text one = ffi_dictionary_text(dictionary, at[i]);
+      text = Rf_mkCharLenCE(one.bytes, (int)one.n, CE_UTF8);
+    }
+    SET_STRING_ELT(head, i, text);
+  }
+  UNPROTECT(1);
+  return head;
+}
+
 SEXP ffi_coded_plain(SEXP x) {
   const R_xlen_t n = Rf_xlength(codes_of(x));
+  // A few of many strings are made alone.
+  if (n < ffi_dictionary_size(ffi_coded_dictionary(x)) / 2) return head_of(x, n);
   SEXP strings = ffi_dictionary_strings(ffi_coded_dictionary(x));
   SEXP plain = PROTECT(Rf_allocVector(STRSXP, n));
   const int *at = ffi_coded_codes(x);
@@ -130,14 +149,21 @@ static double different(double all, double rows) {
   return -all * expm1(-rows / all);
 }
 
-// is_hopeless guesses from a sample that there are too many different strings.
-static int is_hopeless(const SEXP *texts, R_xlen_t n) {
+// texts_of gives the elements, all made: other packages' ALTREP vectors may make one whenever it is
+// asked for, and keep none, but they keep those behind a pointer.
+static const SEXP *texts_of(SEXP x) { return STRING_PTR_RO(x); }
+
+// is_hopeless guesses from a sample that there are too many different strings. Those over a mapping
+// aren't made for that.
+static int is_hopeless(SEXP x, R_xlen_t n) {
   if (n < 4 * SAMPLED) return 0;
+  const SEXP *texts = ffi_shared_of(x) != NULL ? NULL : texts_of(x);
   struct set set = {0};
   set_room(&set, 4 * SAMPLED);
   const R_xlen_t step = n / SAMPLED;
   for (R_xlen_t i = 0; i < SAMPLED; i++)
-    (void)code_of(&set, texts[i * step]);
+    (void)code_of(&set, texts != NULL ? texts[i * step]
+                                      : STRING_ELT(x, i * step));
   // If there were so many that coding is barely worth it, how many would the sample have?
   double low = 1, high = (double)n;
   for (int i = 0; i < 50; i++) {
@@ -150,10 +176,6 @@ static int is_hopeless(const SEXP *texts, R_xlen_t n) {
   }
   return (double)set.count > different(low, SAMPLED);
 }
-
-// texts_of gives the elements, all made: other packages' ALTREP vectors may make one whenever it is
-// asked for, and keep none, but they keep those behind a pointer.
-static const SEXP *texts_of(SEXP x) { return STRING_PTR_RO(x); }
 
 // code_all fills in the codes of all elements; 0 if there are too many different ones.
 static int code_all(struct set *set, const SEXP *texts, R_xlen_t n, size_t most,
@@ -206,12 +228,26 @@ static SEXP coded(SEXP x, size_t most) {
 
 SEXP ffi_coded(SEXP x) {
   const R_xlen_t n = can_be_coded(x) ? Rf_xlength(x) : 0;
-  if (n < CODED_MIN || is_hopeless(texts_of(x), n)) return x;
+  if (n < CODED_MIN || is_hopeless(x, n)) return x;
   return coded(x, (size_t)n / FFI_CODED_ROWS);
 }
 
 SEXP ffi_coded_all(SEXP x) {
-  return can_be_coded(x) ? coded(x, (size_t)Rf_xlength(x)) : x;
+  if (!can_be_coded(x)) return x;
+  SEXP packed =
+      ffi_shared_of(x) != NULL ? ffi_coded_packed(x) : R_NilValue;
+  return packed != R_NilValue ? packed : coded(x, (size_t)Rf_xlength(x));
+}
+
+SEXP ffi_coded_head(SEXP x, SEXP n) {
+  R_xlen_t count = (R_xlen_t)Rf_asReal(n);
+  if (count > Rf_xlength(x)) count = Rf_xlength(x);
+  if (ffi_is_coded(x)) return head_of(x, count);
+  SEXP head = PROTECT(Rf_allocVector(STRSXP, count));
+  for (R_xlen_t i = 0; i < count; i++)
+    SET_STRING_ELT(head, i, STRING_ELT(x, i));
+  UNPROTECT(1);
+  return head;
 }
 
 SEXP ffi_coded_parts(SEXP x) {

@@ -38,6 +38,9 @@ void ffi_dictionary_keep(SEXP dictionary);
 // long as the dictionary. May allocate.
 const struct mst_key_text *ffi_dictionary_texts(SEXP dictionary,
                                                 const uint64_t **hashes);
+// ffi_dictionary_packed_of gives one with these n strings, which differ and are UTF-8. R's strings
+// aren't made before they are asked for.
+SEXP ffi_dictionary_packed_of(const struct mst_key_text *texts, size_t n);
 // ffi_dictionary_number gives a number made of the strings: text of R.
 SEXP ffi_dictionary_number(SEXP dictionary);
 // ffi_dictionary_out gives a list that stands for a dictionary in messages and blocks;
@@ -72,6 +75,12 @@ SEXP ffi_coded_take(SEXP x, const int *at, R_xlen_t n);
 // ffi_coded_bind (coded_bind.c) appends vectors without attributes to each other, of which at least
 // one is coded.
 SEXP ffi_coded_bind(SEXP columns, R_xlen_t n);
+// ffi_coded_bind_packed does so where all are coded or empty, and makes no string: rows that only
+// move on don't need any.
+SEXP ffi_coded_bind_packed(SEXP columns, R_xlen_t n);
+// ffi_coded_packed (coded_bind.c) gives strings over a mapping by dictionary, and makes none of
+// them; NULL if some can't be in one.
+SEXP ffi_coded_packed(SEXP x);
 // ffi_coded_shadow stands for x in one message: serialized it is list(codes, where). With codes
 // NULL x is the strings of a dictionary. where: from ffi_dictionary_out, or a number, from 1, in
 // the block's list of dictionaries. The caller protects all.
@@ -84,8 +93,10 @@ void ffi_coded_read_with(SEXP dictionaries);
 
 // ffi_coded gives x by dictionary if that takes clearly less memory, else x itself.
 SEXP ffi_coded(SEXP x);
-// ffi_coded_all gives x by dictionary, if it can: its elements will be repeated.
+// ffi_coded_all gives x by dictionary, if it can, whatever memory that takes.
 SEXP ffi_coded_all(SEXP x);
+// ffi_coded_head gives at most n elements of x, from the first on, and makes only these strings.
+SEXP ffi_coded_head(SEXP x, SEXP n);
 // ffi_coded_parts gives list(codes, strings), NULL if x isn't coded.
 SEXP ffi_coded_parts(SEXP x);
 // ffi_coded_join makes a column of codes, which must be the caller's alone, and a model: strings,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ffi/value/coded.h"
+#include "ffi/value/share_int.h"
 
 // same_dictionary gives the one that all columns have, NULL if there isn't one.
 static SEXP same_dictionary(SEXP columns) {
@@ -128,40 +129,55 @@ static int number_of(struct texts *set, const struct mst_key_text *text) {
   return number;
 }
 
+// A vector with fewer rows than this part of its dictionary has hardly a string twice.
+#define SPARSE 4
+
 // add_codes writes a vector's codes in the set's numbers.
 static void add_codes(struct texts *set, SEXP x, int *to) {
   const R_xlen_t n = Rf_xlength(x);
   SEXP dictionary = ffi_coded_dictionary(x);
   const int *from = ffi_coded_codes(x);
   const size_t size = (size_t)ffi_dictionary_size(dictionary);
-  int *number = (int *)R_alloc(size + 1, sizeof *number);
-  memset(number, 0, (size + 1) * sizeof *number);
+  int *number = NULL;
+  if (size / SPARSE <= (size_t)n) {
+    number = (int *)R_alloc(size + 1, sizeof *number);
+    memset(number, 0, (size + 1) * sizeof *number);
+  }
   for (R_xlen_t i = 0; i < n; i++) {
     const int code = from[i];
     if (code == NA_INTEGER) {
       to[i] = NA_INTEGER;
       continue;
     }
-    if (number[code] == 0) {
+    int known = number == NULL ? 0 : number[code];
+    if (known == 0) {
       const struct mst_key_text text = ffi_dictionary_text(dictionary, code);
-      number[code] = number_of(set, &text);
+      known = number_of(set, &text);
+      if (number != NULL) number[code] = known;
     }
-    to[i] = number[code];
+    to[i] = known;
   }
 }
 
-// bind_all: all are coded, by several dictionaries.
-static SEXP bind_all(SEXP columns, R_xlen_t n) {
-  struct texts set = {0};
-  texts_room(&set, 4096);
+// codes_of gives the codes of all columns, by several dictionaries, in the set's numbers.
+static SEXP codes_of(struct texts *set, SEXP columns, R_xlen_t n) {
+  texts_room(set, 4096);
   SEXP codes = PROTECT(Rf_allocVector(INTSXP, n));
   R_xlen_t at = 0;
   for (R_xlen_t c = 0; c < Rf_xlength(columns); c++) {
     SEXP x = VECTOR_ELT(columns, c);
     if (Rf_xlength(x) == 0) continue;
-    add_codes(&set, x, INTEGER(codes) + at);
+    add_codes(set, x, INTEGER(codes) + at);
     at += Rf_xlength(x);
   }
+  UNPROTECT(1);
+  return codes;
+}
+
+// bind_all: all are coded, by several dictionaries.
+static SEXP bind_all(SEXP columns, R_xlen_t n) {
+  struct texts set = {0};
+  SEXP codes = PROTECT(codes_of(&set, columns, n));
   SEXP strings = PROTECT(Rf_allocVector(STRSXP, (R_xlen_t)set.count));
   for (size_t k = 0; k < set.count; k++) {
     const struct mst_key_text *text = &set.texts[k];
@@ -175,6 +191,19 @@ static SEXP bind_all(SEXP columns, R_xlen_t n) {
   return bound;
 }
 
+SEXP ffi_coded_bind_packed(SEXP columns, R_xlen_t n) {
+  SEXP dictionary = same_dictionary(columns);
+  if (dictionary != NULL) return bind_same(columns, n, dictionary);
+  const void *top = vmaxget();
+  struct texts set = {0};
+  SEXP codes = PROTECT(codes_of(&set, columns, n));
+  SEXP packed = PROTECT(ffi_dictionary_packed_of(set.texts, set.count));
+  SEXP bound = ffi_coded_new(codes, packed);
+  vmaxset(top);
+  UNPROTECT(2);
+  return bound;
+}
+
 SEXP ffi_coded_bind(SEXP columns, R_xlen_t n) {
   SEXP dictionary = same_dictionary(columns);
   if (dictionary != NULL) return bind_same(columns, n, dictionary);
@@ -183,4 +212,31 @@ SEXP ffi_coded_bind(SEXP columns, R_xlen_t n) {
     if (Rf_xlength(x) > 0 && !ffi_is_coded(x)) return bind_plain(columns, n);
   }
   return bind_all(columns, n);
+}
+
+SEXP ffi_coded_packed(SEXP x) {
+  const struct ffi_shared *shared = ffi_shared_of(x);
+  const R_xlen_t n = shared->length;
+  const uint8_t *marks = shared->data + 8 * (size_t)n;
+  const void *top = vmaxget();
+  struct texts set = {0};
+  texts_room(&set, 4096);
+  SEXP codes = PROTECT(Rf_allocVector(INTSXP, n));
+  int *to = INTEGER(codes);
+  for (R_xlen_t i = 0; i < n; i++) {
+    struct mst_key_text text;
+    to[i] = NA_INTEGER;
+    if (marks[i] == FFI_SHARE_NA) continue;
+    if (marks[i] != FFI_SHARE_ASCII && marks[i] != FFI_SHARE_UTF8) {
+      UNPROTECT(1);
+      return R_NilValue;
+    }
+    text.bytes = ffi_shared_text(shared, i, &text.n);
+    to[i] = number_of(&set, &text);
+  }
+  SEXP packed = PROTECT(ffi_dictionary_packed_of(set.texts, set.count));
+  SEXP coded = ffi_coded_new(codes, packed);
+  vmaxset(top);
+  UNPROTECT(2);
+  return coded;
 }

@@ -155,21 +155,45 @@ SEXP ffi_dictionary_packed(SEXP dictionary) {
   return VECTOR_ELT(parts, PACKED);
 }
 
-static void make_texts(SEXP parts) {
-  SEXP strings = VECTOR_ELT(parts, STRINGS);
-  const R_xlen_t n = Rf_xlength(strings);
+// is_own tells whether there are packed strings that no segment has to stay for.
+static int is_own(SEXP parts) {
+  SEXP packed = VECTOR_ELT(parts, PACKED);
+  return packed != R_NilValue && !ALTREP(packed);
+}
+
+static void make_texts(SEXP dictionary) {
+  SEXP parts = parts_of(dictionary);
+  const R_xlen_t n = ffi_dictionary_size(dictionary);
   struct mst_key_text *texts;
   SEXP both = SET_VECTOR_ELT(
       parts, TEXTS, Rf_allocVector(RAWSXP, (n + 1) * (R_xlen_t)sizeof *texts));
   texts = (struct mst_key_text *)(void *)RAW(both);
-  for (R_xlen_t i = 0; i < n; i++) {
-    SEXP text = STRING_ELT(strings, i);
-    texts[i] = (struct mst_key_text){.bytes = CHAR(text),
-                                     .n = (size_t)Rf_xlength(text)};
-  }
+  for (R_xlen_t i = 0; i < n; i++)
+    texts[i] = ffi_dictionary_text(dictionary, (int)i + 1);
   SEXP hashes = Rf_allocVector(RAWSXP, (n + 1) * (R_xlen_t)sizeof(uint64_t));
   mst_key_hash_texts(texts, (size_t)n, (uint64_t *)(void *)RAW(hashes));
   SET_VECTOR_ELT(parts, HASHES, hashes);
+}
+
+SEXP ffi_dictionary_packed_of(const struct mst_key_text *texts, size_t n) {
+  uint64_t bytes = 9 * (uint64_t)n, end = 0;
+  for (size_t i = 0; i < n; i++)
+    bytes += texts[i].n;
+  SEXP packed = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)bytes));
+  uint8_t *ends = RAW(packed), *marks = ends + 8 * n, *to = marks + n;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char any = 0;
+    for (size_t k = 0; k < texts[i].n; k++)
+      any |= (unsigned char)(to[end + k] = (uint8_t)texts[i].bytes[k]);
+    end += texts[i].n;
+    memcpy(ends + 8 * i, &end, sizeof end);
+    marks[i] = any >= 0x80 ? FFI_SHARE_UTF8 : FFI_SHARE_ASCII;
+  }
+  SEXP dictionary =
+      PROTECT(new_dictionary(R_NilValue, packed, (R_xlen_t)n));
+  SET_VECTOR_ELT(parts_of(dictionary), SOUND, Rf_ScalarLogical(1));
+  UNPROTECT(2);
+  return dictionary;
 }
 
 struct mst_key_text ffi_dictionary_text(SEXP dictionary, int code) {
@@ -197,25 +221,50 @@ void ffi_dictionary_keep(SEXP dictionary) {
 const struct mst_key_text *ffi_dictionary_texts(SEXP dictionary,
                                                 const uint64_t **hashes) {
   SEXP parts = parts_of(dictionary);
-  ffi_dictionary_keep(dictionary);
-  if (VECTOR_ELT(parts, HASHES) == R_NilValue) make_texts(parts);
+  if (!is_own(parts)) ffi_dictionary_keep(dictionary);
+  if (VECTOR_ELT(parts, HASHES) == R_NilValue) make_texts(dictionary);
   *hashes = (const uint64_t *)(const void *)RAW(VECTOR_ELT(parts, HASHES));
   return (const struct mst_key_text *)(const void *)RAW(
       VECTOR_ELT(parts, TEXTS));
 }
 
+// add_to adds a string to what number_of hashes.
+static void add_to(uint64_t *words, const char *bytes, size_t size,
+                   cetype_t encoding) {
+  words[0] = mst_hash(bytes, size);
+  words[1] = (uint64_t)size << 8 | (uint64_t)encoding;
+}
+
+static void add_strings(uint64_t *words, SEXP strings) {
+  for (R_xlen_t i = 0; i < Rf_xlength(strings); i++) {
+    SEXP text = STRING_ELT(strings, i);
+    add_to(words + 2 * i, CHAR(text), (size_t)Rf_xlength(text),
+           Rf_getCharCE(text));
+    if (text == NA_STRING) words[2 * i + 1] = UINT64_MAX;
+  }
+}
+
+static void add_packed(uint64_t *words, const struct ffi_shared *packed) {
+  const uint8_t *marks = packed->data + 8 * (size_t)packed->length;
+  for (R_xlen_t i = 0; i < packed->length; i++) {
+    size_t size;
+    const char *bytes = ffi_shared_text(packed, i, &size);
+    add_to(words + 2 * i, bytes, size,
+           marks[i] == FFI_SHARE_UTF8 ? CE_UTF8 : CE_NATIVE);
+  }
+}
+
 // number_of gives 64 bits: of a thousand different lists two are taken for one once in 10^13 times.
-static SEXP number_of(SEXP strings) {
-  const R_xlen_t n = Rf_xlength(strings);
+static SEXP number_of(SEXP dictionary) {
+  SEXP strings = VECTOR_ELT(parts_of(dictionary), STRINGS);
+  const R_xlen_t n = ffi_dictionary_size(dictionary);
   const size_t count = 2 * (size_t)n;
   uint64_t *words = (uint64_t *)R_alloc(count + 1, sizeof *words);
-  for (R_xlen_t i = 0; i < n; i++) {
-    SEXP text = STRING_ELT(strings, i);
-    const uint64_t size = (uint64_t)Rf_xlength(text);
-    words[2 * i] = mst_hash(CHAR(text), (size_t)size);
-    words[2 * i + 1] = text == NA_STRING
-                           ? UINT64_MAX
-                           : size << 8 | (uint64_t)Rf_getCharCE(text);
+  if (strings == R_NilValue && ffi_dictionary_is_sound(dictionary)) {
+    const struct ffi_shared packed = packed_of(dictionary);
+    add_packed(words, &packed);
+  } else {
+    add_strings(words, ffi_dictionary_strings(dictionary));
   }
   char number[48];
   (void)snprintf(number, sizeof number, "%016llx %.0f",
@@ -227,8 +276,7 @@ static SEXP number_of(SEXP strings) {
 SEXP ffi_dictionary_number(SEXP dictionary) {
   if (R_ExternalPtrTag(dictionary) == R_NilValue) {
     const void *top = vmaxget();
-    R_SetExternalPtrTag(dictionary,
-                        number_of(ffi_dictionary_strings(dictionary)));
+    R_SetExternalPtrTag(dictionary, number_of(dictionary));
     vmaxset(top);
   }
   return R_ExternalPtrTag(dictionary);

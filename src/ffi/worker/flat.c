@@ -380,7 +380,7 @@ static SEXP with_strings(SEXP codes, const struct ffi_flat_piece *pieces,
     at += rows;
     UNPROTECT(1);
   }
-  SEXP bound = ffi_coded_bind(some, at);
+  SEXP bound = ffi_coded_bind_packed(some, at);
   UNPROTECT(1);
   return bound;
 }
