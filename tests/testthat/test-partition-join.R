@@ -29,6 +29,43 @@ test_cluster("Joins on two workers", {
     expect_equal(sorted_rows(got[c("v", "w")]), sorted_rows(want[c("v", "w")]))
   })
 
+  test_that("Joins of random keys of each type are merge()'s, with many strings and levels", {
+    local_seed(18)
+    text <- c(sprintf("id%d", 1:400), "\u00e4", "", iconv("\u00f6", "UTF-8", "latin1"))
+    kinds <- list(
+      integer = function(k) k - 5L, double = function(k) c(-0, NaN, k / 2)[pmax(k %% 300L, 1L)],
+      strings = function(k) text[k], utf8 = function(k) enc2utf8(sprintf("s\u00e9%d", k)),
+      levels = function(k) factor(text[k], levels = rev(text)),
+      other = function(k) factor(text[k], levels = unique(text[k]))
+    )
+    pairs <- c(
+      Map(c, names(kinds), names(kinds)), list(c("strings", "levels"), c("levels", "other"))
+    )
+    for (pair in pairs) {
+      for (n in list(c(6000, 3000), c(2000, 0), c(0, 1500), c(1500, 1500))) {
+        side <- function(kind, n) {
+          k <- sample(c(seq_along(text), NA), n, TRUE)
+          data.frame(k = kinds[[kind]](k), s = sprintf("%d-%d", seq_len(n), k))
+        }
+        x <- cbind(side(pair[1L], n[1L]), v = seq_len(n[1L]))
+        y <- cbind(side(pair[2L], n[2L]), w = seq_len(n[2L]))
+        all_x <- n[1L] > n[2L]
+        px <- partition_scatter(cl, x, parts = 3)
+        j <- partition_join(px, partition_scatter(cl, y, parts = 2), "k", all.x = all_x, parts = 4)
+        got <- partition_collect(partition_shuffle(j, "v"))
+        want <- merge(x, y, "k", all.x = all_x)
+        got <- got[order(got$v, got$w), ]
+        want <- want[order(want$v, want$w), ]
+        row.names(got) <- row.names(want) <- NULL
+        label <- paste(c(pair, n), collapse = " ")
+        rest <- c("v", "w", "s.x", "s.y")
+        expect_identical(got[rest], want[rest], label = label)
+        expect_identical(got$k, x$k[got$v], label = label)
+        expect_identical(Encoding(as.character(got$k)), Encoding(as.character(x$k[got$v])))
+      }
+    }
+  })
+
   test_that("NA finds NA, and NaN finds NaN, as with merge()", {
     x <- data.frame(k = c(NA, NaN, 1, -0), v = 1:4)
     y <- data.frame(k = c(NaN, 0, NA, NA, 2), w = 1:5)

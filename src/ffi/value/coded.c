@@ -64,7 +64,8 @@ static SEXP head_of(SEXP x, R_xlen_t n) {
 SEXP ffi_coded_plain(SEXP x) {
   const R_xlen_t n = Rf_xlength(codes_of(x));
   // A few of many strings are made alone.
-  if (n < ffi_dictionary_size(ffi_coded_dictionary(x)) / 2) return head_of(x, n);
+  if (n < ffi_dictionary_size(ffi_coded_dictionary(x)) / 2)
+    return head_of(x, n);
   SEXP strings = ffi_dictionary_strings(ffi_coded_dictionary(x));
   SEXP plain = PROTECT(Rf_allocVector(STRSXP, n));
   const int *at = ffi_coded_codes(x);
@@ -162,8 +163,8 @@ static int is_hopeless(SEXP x, R_xlen_t n) {
   set_room(&set, 4 * SAMPLED);
   const R_xlen_t step = n / SAMPLED;
   for (R_xlen_t i = 0; i < SAMPLED; i++)
-    (void)code_of(&set, texts != NULL ? texts[i * step]
-                                      : STRING_ELT(x, i * step));
+    (void)code_of(&set,
+                  texts != NULL ? texts[i * step] : STRING_ELT(x, i * step));
   // If there were so many that coding is barely worth it, how many would the sample have?
   double low = 1, high = (double)n;
   for (int i = 0; i < 50; i++) {
@@ -234,8 +235,7 @@ SEXP ffi_coded(SEXP x) {
 
 SEXP ffi_coded_all(SEXP x) {
   if (!can_be_coded(x)) return x;
-  SEXP packed =
-      ffi_shared_of(x) != NULL ? ffi_coded_packed(x) : R_NilValue;
+  SEXP packed = ffi_shared_of(x) != NULL ? ffi_coded_packed(x) : R_NilValue;
   return packed != R_NilValue ? packed : coded(x, (size_t)Rf_xlength(x));
 }
 

@@ -138,6 +138,7 @@ static void add_codes(struct texts *set, SEXP x, int *to) {
   SEXP dictionary = ffi_coded_dictionary(x);
   const int *from = ffi_coded_codes(x);
   const size_t size = (size_t)ffi_dictionary_size(dictionary);
+  const struct ffi_shared packed = ffi_dictionary_bytes(dictionary);
   int *number = NULL;
   if (size / SPARSE <= (size_t)n) {
     number = (int *)R_alloc(size + 1, sizeof *number);
@@ -151,7 +152,12 @@ static void add_codes(struct texts *set, SEXP x, int *to) {
     }
     int known = number == NULL ? 0 : number[code];
     if (known == 0) {
-      const struct mst_key_text text = ffi_dictionary_text(dictionary, code);
+      struct mst_key_text text;
+      if (packed.data == NULL) {
+        text = ffi_dictionary_text(dictionary, code);
+      } else {
+        text.bytes = ffi_shared_text(&packed, code - 1, &text.n);
+      }
       known = number_of(set, &text);
       if (number != NULL) number[code] = known;
     }
@@ -204,12 +210,21 @@ SEXP ffi_coded_bind_packed(SEXP columns, R_xlen_t n) {
   return bound;
 }
 
+// For many strings that hardly repeat, one dictionary for all would cost more than it saves.
+#define MANY 1024
+
+static int is_worth(SEXP x) {
+  if (!ffi_is_coded(x)) return 0;
+  const R_xlen_t size = ffi_dictionary_size(ffi_coded_dictionary(x));
+  return size < MANY || FFI_CODED_ROWS * size <= Rf_xlength(x);
+}
+
 SEXP ffi_coded_bind(SEXP columns, R_xlen_t n) {
   SEXP dictionary = same_dictionary(columns);
   if (dictionary != NULL) return bind_same(columns, n, dictionary);
   for (R_xlen_t c = 0; c < Rf_xlength(columns); c++) {
     SEXP x = VECTOR_ELT(columns, c);
-    if (Rf_xlength(x) > 0 && !ffi_is_coded(x)) return bind_plain(columns, n);
+    if (Rf_xlength(x) > 0 && !is_worth(x)) return bind_plain(columns, n);
   }
   return bind_all(columns, n);
 }

@@ -131,6 +131,12 @@ static struct ffi_shared packed_of(SEXP dictionary) {
                              .length = ffi_dictionary_size(dictionary)};
 }
 
+struct ffi_shared ffi_dictionary_bytes(SEXP dictionary) {
+  if (VECTOR_ELT(parts_of(dictionary), STRINGS) == R_NilValue)
+    return packed_of(dictionary);
+  return (struct ffi_shared){.data = NULL};
+}
+
 SEXP ffi_dictionary_strings(SEXP dictionary) {
   SEXP parts = parts_of(dictionary);
   if (VECTOR_ELT(parts, STRINGS) == R_NilValue) {
@@ -168,8 +174,14 @@ static void make_texts(SEXP dictionary) {
   SEXP both = SET_VECTOR_ELT(
       parts, TEXTS, Rf_allocVector(RAWSXP, (n + 1) * (R_xlen_t)sizeof *texts));
   texts = (struct mst_key_text *)(void *)RAW(both);
-  for (R_xlen_t i = 0; i < n; i++)
-    texts[i] = ffi_dictionary_text(dictionary, (int)i + 1);
+  const struct ffi_shared packed = ffi_dictionary_bytes(dictionary);
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (packed.data == NULL) {
+      texts[i] = ffi_dictionary_text(dictionary, (int)i + 1);
+    } else {
+      texts[i].bytes = ffi_shared_text(&packed, i, &texts[i].n);
+    }
+  }
   SEXP hashes = Rf_allocVector(RAWSXP, (n + 1) * (R_xlen_t)sizeof(uint64_t));
   mst_key_hash_texts(texts, (size_t)n, (uint64_t *)(void *)RAW(hashes));
   SET_VECTOR_ELT(parts, HASHES, hashes);
@@ -189,8 +201,7 @@ SEXP ffi_dictionary_packed_of(const struct mst_key_text *texts, size_t n) {
     memcpy(ends + 8 * i, &end, sizeof end);
     marks[i] = any >= 0x80 ? FFI_SHARE_UTF8 : FFI_SHARE_ASCII;
   }
-  SEXP dictionary =
-      PROTECT(new_dictionary(R_NilValue, packed, (R_xlen_t)n));
+  SEXP dictionary = PROTECT(new_dictionary(R_NilValue, packed, (R_xlen_t)n));
   SET_VECTOR_ELT(parts_of(dictionary), SOUND, Rf_ScalarLogical(1));
   UNPROTECT(2);
   return dictionary;

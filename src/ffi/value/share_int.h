@@ -66,6 +66,9 @@ SEXP ffi_strings_pack(SEXP strings);
 const char *ffi_shared_text(const struct ffi_shared *shared, R_xlen_t i,
                             size_t *n);
 SEXP ffi_shared_string(const struct ffi_shared *shared, R_xlen_t i);
+// ffi_dictionary_bytes (dictionary.c) gives the packed strings of a dictionary that has no others
+// yet, to read many of them; data is NULL if it has. Valid as what ffi_dictionary_text gives.
+struct ffi_shared ffi_dictionary_bytes(SEXP dictionary);
 
 // ---- reading
 
