@@ -339,3 +339,24 @@ test_cluster("Joins on two workers", {
     }
   })
 })
+
+test_that("levels of many keys stay while they are read", {
+  local_seed(7)
+  side <- function() {
+    lapply(stats::setNames(nm = paste0("k", 1:7)), function(k) {
+      levels <- paste0(k, "-", sample(60L))
+      factor(sample(paste0(k, "-", 1:2), 50, TRUE), levels)
+    })
+  }
+  x <- side()
+  y <- side()
+  join <- function() .Call(ffi_key_join, x, 50, y, 50, c(FALSE, FALSE), 1L)
+  want <- join()
+  .Call(ffi_block_drop, c(0L, 0L, 0L)) # forgets them
+  gctorture2(1L)
+  got <- tryCatch(join(), finally = gctorture2(0L))
+  expect_identical(got, want)
+  plain <- .Call(ffi_key_join, lapply(x, as.character), 50, lapply(y, as.character), 50,
+    c(FALSE, FALSE), 1L)
+  expect_identical(got, plain)
+})

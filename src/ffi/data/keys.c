@@ -117,6 +117,9 @@ struct keys {
   uint64_t *hashes;
 };
 
+// Called first: what the keys of this call read stays until the next one.
+static void begin_keys(void) { ffi_dictionary_trim(); }
+
 // read_columns leaves the hashes out.
 static void read_columns(SEXP columns, SEXP rows, struct keys *keys) {
   keys->count = (size_t)Rf_xlength(columns);
@@ -230,6 +233,7 @@ static SEXP sorted(const uint32_t *number, size_t n, uint32_t limit) {
 SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
   struct keys keys;
   const uint32_t limit = (uint32_t)Rf_asInteger(parts);
+  begin_keys();
   read_keys(columns, rows, &keys);
   uint32_t *part = (uint32_t *)R_alloc(keys.n + 1, sizeof *part);
   mst_key_parts(keys.hashes, keys.n, limit, part);
@@ -327,6 +331,7 @@ SEXP ffi_key_split_runs(SEXP columns, SEXP rows, SEXP parts) {
   struct keys keys;
   struct mst_key_groups groups = {0};
   const uint32_t limit = (uint32_t)Rf_asInteger(parts);
+  begin_keys();
   read_columns(columns, rows, &keys);
   uint32_t *group = (uint32_t *)R_alloc(keys.n + 1, sizeof *group);
   groups.first = (uint32_t *)R_alloc(keys.n + 1, sizeof *groups.first);
@@ -381,6 +386,7 @@ SEXP ffi_runs_sort(SEXP group, SEXP sizes, SEXP count) {
 // ffi_key_groups gives list(group, first): each row's group, and each group's first row.
 SEXP ffi_key_groups(SEXP columns, SEXP rows) {
   struct keys keys;
+  begin_keys();
   read_columns(columns, rows, &keys);
   uint32_t *group = (uint32_t *)R_alloc(keys.n + 1, sizeof *group);
   const struct mst_key_groups groups = grouped_any(&keys, group);
@@ -501,6 +507,7 @@ SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all,
   join.all_x = LOGICAL_RO(all)[0] == 1;
   join.all_y = LOGICAL_RO(all)[1] == 1;
   join.multiple = Rf_asInteger(multiple);
+  begin_keys();
   read_keys(x, x_rows, &join.x);
   read_keys(y, y_rows, &join.y);
   const double pairs = look_up(&join);

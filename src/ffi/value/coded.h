@@ -19,9 +19,11 @@
 // may be any strings, as the levels of factors are: ffi_dictionary_is_sound tells whether they are
 // as said above, given that they differ.
 SEXP ffi_dictionary_of(SEXP strings);
-// ffi_dictionary_recent gives the same one, and keeps it and the last few until
-// ffi_dictionary_forget: parts have the same levels, which are hashed once for all of them.
+// ffi_dictionary_recent gives the same one, and keeps it until ffi_dictionary_trim, which leaves
+// the last few, or ffi_dictionary_forget: parts have the same levels, which are hashed once for all
+// of them.
 SEXP ffi_dictionary_recent(SEXP strings);
+void ffi_dictionary_trim(void);
 void ffi_dictionary_forget(void);
 int ffi_dictionary_is_sound(SEXP dictionary);
 int ffi_dictionary_is_of(SEXP dictionary, SEXP strings);

@@ -76,24 +76,32 @@ SEXP ffi_dictionary_of(SEXP strings) {
   return new_dictionary(R_NilValue, strings, Rf_xlength(strings));
 }
 
-// Those of the last levels that were keys: a list, preserved, the last one first.
+// Those of the last levels that were keys: a list, preserved, the last one first. RECENT stay from
+// one reading of keys to the next; a reading may have those of two tables.
 #define RECENT 4
+#define RECENT_MOST (2 * MST_KEY_COLUMNS_MAX)
 static SEXP recent;
 
 SEXP ffi_dictionary_recent(SEXP strings) {
   SEXP dictionary = PROTECT(ffi_dictionary_of(strings));
   if (recent == NULL) {
-    recent = Rf_allocVector(VECSXP, RECENT);
+    recent = Rf_allocVector(VECSXP, RECENT_MOST);
     R_PreserveObject(recent);
   }
   R_xlen_t at = 0;
-  while (at < RECENT - 1 && VECTOR_ELT(recent, at) != dictionary)
+  while (at < RECENT_MOST - 1 && VECTOR_ELT(recent, at) != dictionary &&
+         VECTOR_ELT(recent, at) != R_NilValue)
     at++;
   for (; at > 0; at--)
     SET_VECTOR_ELT(recent, at, VECTOR_ELT(recent, at - 1));
   SET_VECTOR_ELT(recent, 0, dictionary);
   UNPROTECT(1);
   return dictionary;
+}
+
+void ffi_dictionary_trim(void) {
+  for (R_xlen_t at = RECENT; recent != NULL && at < RECENT_MOST; at++)
+    SET_VECTOR_ELT(recent, at, R_NilValue);
 }
 
 void ffi_dictionary_forget(void) {
