@@ -340,7 +340,7 @@ test_cluster("Joins on two workers", {
   })
 })
 
-test_that("levels of many keys stay while they are read", {
+test_that("a join by many factors is that by their strings, also while R collects", {
   local_seed(7)
   side <- function() {
     lapply(stats::setNames(nm = paste0("k", 1:7)), function(k) {

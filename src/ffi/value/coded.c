@@ -203,14 +203,12 @@ size_t ffi_coded_number(SEXP x, size_t most, int *codes, SEXP **strings) {
   return set.count;
 }
 
-static int can_be_coded(SEXP x) {
+int ffi_can_be_coded(SEXP x) {
   return TYPEOF(x) == STRSXP && !ffi_has_attributes(x) && !ffi_is_coded(x) &&
          Rf_xlength(x) > 0 && Rf_xlength(x) <= (R_xlen_t)MST_KEY_ROWS_MAX;
 }
 
-// coded gives x by dictionary, x itself if it has more than `most` different strings, or strings
-// that can't be in one.
-static SEXP coded(SEXP x, size_t most) {
+SEXP ffi_coded_by(SEXP x, size_t most) {
   const R_xlen_t n = Rf_xlength(x);
   struct set set = {0};
   set_room(&set, 1024);
@@ -228,15 +226,9 @@ static SEXP coded(SEXP x, size_t most) {
 }
 
 SEXP ffi_coded(SEXP x) {
-  const R_xlen_t n = can_be_coded(x) ? Rf_xlength(x) : 0;
+  const R_xlen_t n = ffi_can_be_coded(x) ? Rf_xlength(x) : 0;
   if (n < CODED_MIN || is_hopeless(x, n)) return x;
-  return coded(x, (size_t)n / FFI_CODED_ROWS);
-}
-
-SEXP ffi_coded_all(SEXP x) {
-  if (!can_be_coded(x)) return x;
-  SEXP packed = ffi_shared_of(x) != NULL ? ffi_coded_packed(x) : R_NilValue;
-  return packed != R_NilValue ? packed : coded(x, (size_t)Rf_xlength(x));
+  return ffi_coded_by(x, (size_t)n / FFI_CODED_ROWS);
 }
 
 SEXP ffi_coded_head(SEXP x, SEXP n) {

@@ -80,9 +80,6 @@ SEXP ffi_coded_bind(SEXP columns, R_xlen_t n);
 // ffi_coded_bind_packed does so where all are coded or empty, and makes no string: rows that only
 // move on don't need any.
 SEXP ffi_coded_bind_packed(SEXP columns, R_xlen_t n);
-// ffi_coded_packed (coded_bind.c) gives strings over a mapping by dictionary, and makes none of
-// them; NULL if some can't be in one.
-SEXP ffi_coded_packed(SEXP x);
 // ffi_coded_shadow stands for x in one message: serialized it is list(codes, where). With codes
 // NULL x is the strings of a dictionary. where: from ffi_dictionary_out, or a number, from 1, in
 // the block's list of dictionaries. The caller protects all.
@@ -95,8 +92,12 @@ void ffi_coded_read_with(SEXP dictionaries);
 
 // ffi_coded gives x by dictionary if that takes clearly less memory, else x itself.
 SEXP ffi_coded(SEXP x);
-// ffi_coded_all gives x by dictionary, if it can, whatever memory that takes.
+// ffi_coded_all (coded_bind.c) gives x by dictionary, if it can, whatever memory that takes.
 SEXP ffi_coded_all(SEXP x);
+int ffi_can_be_coded(SEXP x);
+// ffi_coded_by gives x, which ffi_can_be_coded, by dictionary; x itself if it has more than `most`
+// different strings, or strings that can't be in one.
+SEXP ffi_coded_by(SEXP x, size_t most);
 // ffi_coded_head gives at most n elements of x, from the first on, and makes only these strings.
 SEXP ffi_coded_head(SEXP x, SEXP n);
 // ffi_coded_parts gives list(codes, strings), NULL if x isn't coded.

@@ -229,7 +229,9 @@ SEXP ffi_coded_bind(SEXP columns, R_xlen_t n) {
   return bind_all(columns, n);
 }
 
-SEXP ffi_coded_packed(SEXP x) {
+// packed gives strings over a mapping by dictionary, and makes none of them; NULL if some can't be
+// in one.
+static SEXP packed(SEXP x) {
   const struct ffi_shared *shared = ffi_shared_of(x);
   const R_xlen_t n = shared->length;
   const uint8_t *marks = shared->data + 8 * (size_t)n;
@@ -249,9 +251,15 @@ SEXP ffi_coded_packed(SEXP x) {
     text.bytes = ffi_shared_text(shared, i, &text.n);
     to[i] = number_of(&set, &text);
   }
-  SEXP packed = PROTECT(ffi_dictionary_packed_of(set.texts, set.count));
-  SEXP coded = ffi_coded_new(codes, packed);
+  SEXP dictionary = PROTECT(ffi_dictionary_packed_of(set.texts, set.count));
+  SEXP coded = ffi_coded_new(codes, dictionary);
   vmaxset(top);
   UNPROTECT(2);
   return coded;
+}
+
+SEXP ffi_coded_all(SEXP x) {
+  if (!ffi_can_be_coded(x)) return x;
+  SEXP coded = ffi_shared_of(x) != NULL ? packed(x) : R_NilValue;
+  return coded != R_NilValue ? coded : ffi_coded_by(x, (size_t)Rf_xlength(x));
 }
