@@ -236,7 +236,11 @@ pivot_wider.muster_partition <- function(data, ..., id_cols = NULL, id_expand = 
   if (length(absent)) abort_column(absent[1L], names(data), "names_from", call)
   ids <- rlang::enquo(id_cols)
   rest <- setdiff(names(data), c(from, values))
-  ids <- if (rlang::quo_is_null(ids)) rest else intersect(chosen_names(data, ids, call), rest)
+  ids <- if (rlang::quo_is_null(ids)) rest else chosen_names(data, ids, call)
+  twice <- setdiff(ids, rest)
+  if (length(twice)) {
+    abort_input("id_cols", "other columns than `names_from` and `values_from`", twice, call)
+  }
   groups <- groups_of(data)
   spec <- wider_spec(data, from, values, given, call)
   used <- c(ids, from, values, if (!is.null(unused_fn)) rest)
@@ -394,10 +398,9 @@ combined_values <- function(p, quos, call) {
   tidyr::expand(as_kind(rows, "tibble"), !!!quos)
 }
 
-# Functions of a column whose value is that of its distinct values.
+# Functions of a column whose value is that of its distinct values, in the order in which they appear.
 set_functions <- c(
-  "nesting", "crossing", "full_seq", "min", "max", "range", "unique", "levels", "sort", "(", "$",
-  "[["
+  "nesting", "crossing", "full_seq", "min", "max", "range", "unique", "levels"
 )
 
 check_set_code <- function(code, columns, call, whole = code) {

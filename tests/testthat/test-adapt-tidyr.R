@@ -74,6 +74,7 @@ if (has_tidyr) test_cluster("tidyr's verbs", {
     function(d) complete(d, f, w = tidyr::full_seq(w, 1)),
     function(d) complete(d, id = min(id):9, k, fill = list(v = 0), explicit = FALSE),
     function(d) complete(d, nesting(id, k), o),
+    function(d) complete(d, k, id = unique(id)[2] + 0:(max(id) - min(id))),
     function(d) complete(group_by(d[c("k", "id", "w")], k), id = 1:7),
     function(d) expand(d, f, id = unique(id)),
     function(d) expand(d, nesting(k, o), .data$id),
@@ -215,13 +216,16 @@ if (has_tidyr) test_cluster("tidyr's verbs", {
       "convert" = quote(tidyr::extract(p, s, "a", "(.)", convert = TRUE)),
       "convert" = quote(tidyr::separate_rows(p, s, convert = TRUE)),
       "mean(w)" = quote(complete(p, id, w = mean(w))),
+      "sort(w)[2]" = quote(complete(p, id, w = sort(w)[2])),
+      "w[[2]]" = quote(complete(p, id, w = w[[2]])),
+      "(w)[2]" = quote(complete(p, id, w = (w)[2])),
+      "id_cols" = quote(pivot_wider(p, id_cols = c(id, k), names_from = k, values_from = w)),
       "length(id)" = quote(expand(p, k, n = seq_len(length(id)))),
-      "nowhere" = quote(pivot_wider(p, names_from = k)),
+      "value" = quote(pivot_wider(p, names_from = k)),
       "by row" = quote(fill(dplyr::rowwise(p), v)),
       "pivot_longer()" = quote(tidyr::gather(p, "name", "value", v, w)),
       "pivot_wider()" = quote(tidyr::spread(p, k, v))
     )
-    names(refused)[9] <- "value"
     for (k in seq_along(refused)) {
       error <- expect_error(eval(refused[[k]]), class = "muster_error_input")
       expect_match(conditionMessage(error), names(refused)[k], fixed = TRUE)
