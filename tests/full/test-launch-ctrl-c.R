@@ -45,6 +45,22 @@ starts <- c(
   pending = "launch_slurm(jobs = 1, workers = 1, partition = 'full')"
 )
 
+# A host by ssh, as far as there is an sshd: code for the session, with its mark and its directory.
+ssh_start <- function(session, frame = parent.frame()) {
+  there <- tryCatch(local_sshd(frame = frame), skip = function(e) NULL)
+  if (is.null(there)) {
+    return(NULL)
+  }
+  args <- list(there$host, 1L,
+    prologue = c(host_prologue(), paste0("export MUSTER_TEST_MARK=", session$mark),
+      paste0("export TMPDIR=", shQuote(session$tmpdir))),
+    rscript = file.path(R.home("bin"), "Rscript"), options = there$options
+  )
+  file <- tempfile()
+  saveRDS(args, file)
+  c(ssh = paste0("do.call(launch_ssh, readRDS(", deparse(file), "))"))
+}
+
 test_that("E Ctrl-C at any moment of a start gives the prompt, and leaves nothing", {
   skip_without_terminal()
   local_seed(61)
@@ -60,6 +76,7 @@ test_that("E Ctrl-C at any moment of a start gives the prompt, and leaves nothin
   before <- length(marked_pids(session))
   files <- list.files(session$tmpdir)
   slowest <- 0
+  starts <- c(starts, ssh_start(session))
   for (name in names(starts)) {
     for (i in seq_len(moments)) {
       session$type(paste0("cl <- cluster_start(", starts[[name]], ")\n"))
