@@ -55,6 +55,14 @@ int mst_proc_pidfd(pid_t pid);
 // mst_proc_exits tells whether a process is exiting, or is a zombie: 1 or 0, -1 if unknown. Never
 // blocks.
 int mst_proc_exits(pid_t pid);
+// mst_proc_thread gives the number of the calling thread, mst_proc_activity what a thread of this
+// process does: 0, or -1 if that is unknown. Neither blocks.
+struct mst_activity {
+  int64_t cpu_ns; // its processor time until now
+  int sleeps;     // it waits for something other than the processor, a disk or a debugger
+};
+int mst_proc_thread(void);
+int mst_proc_activity(int thread, struct mst_activity *activity);
 // mst_proc_die_with_parent asks for `signal` when the parent thread ends; it replaces an earlier
 // request. Does nothing if the system can't.
 void mst_proc_die_with_parent(int signal);
@@ -387,10 +395,11 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
 // so that it must not be evaluated. Doesn't allow interrupts yet.
 int mst_watch_call_begin(uint64_t call);
 // mst_watch_call_open lets a CANCEL interrupt the call, at once if one has come already: one SIGINT
-// per call to this process group, and SIGKILL if the call goes on past the grace.
+// per call to this process group, and SIGKILL if the call goes on past the grace, of which the time
+// that it waits for the processor is no part.
 void mst_watch_call_open(void);
-// mst_watch_call_shut ends that: the following code runs to its end. 1 if a SIGINT was sent, which
-// may still be on its way.
+// mst_watch_call_shut ends that: the following code runs to its end, however long that takes. 1 if
+// a SIGINT was sent, which may still be on its way.
 int mst_watch_call_shut(void);
 // mst_watch_call_end says that the call is over. Returns as mst_watch_call_shut.
 int mst_watch_call_end(void);

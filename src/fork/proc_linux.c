@@ -162,6 +162,28 @@ int mst_proc_exits(pid_t pid) {
   return (flags & FLAG_EXITING) != 0;
 }
 
+int mst_proc_thread(void) { return (int)syscall(SYS_gettid); }
+
+int mst_proc_activity(int thread, struct mst_activity *activity) {
+  char path[64], text[1024];
+  (void)snprintf(path, sizeof path, MST_PROC "/self/task/%d/stat", thread);
+  (void)mst_kernel_read(path, text, sizeof text);
+  const char *at = strrchr(text, ')');
+  char state;
+  unsigned long user, system;
+  // state, then ten numbers, of which none is needed
+  if (at == NULL ||
+      sscanf(at + 1,
+             " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state,
+             &user, &system) != 3) {
+    return -1;
+  }
+  activity->cpu_ns = (int64_t)((double)(user + system) /
+                           (double)sysconf(_SC_CLK_TCK) * MST_NS_PER_S);
+  activity->sleeps = state == 'S';
+  return 0;
+}
+
 static int64_t kills_in(const char *path) {
   char text[16384];
   (void)mst_kernel_read(path, text, sizeof text);

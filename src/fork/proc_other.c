@@ -43,6 +43,14 @@ uint64_t mst_proc_resident(void) { return 0; }
 
 int mst_proc_threads(void) { return -1; }
 
+int mst_proc_thread(void) { return 0; }
+
+int mst_proc_activity(int thread, struct mst_activity *activity) {
+  (void)thread;
+  (void)activity;
+  return -1;
+}
+
 int mst_proc_exits(pid_t pid) {
   (void)pid;
   return -1;

@@ -32,6 +32,8 @@
 // it is known to be exiting, and if that is unknown.
 #define EXIT_MS 5000
 #define GONE_MS 100
+// How often a call that goes on after its interrupt is looked at.
+#define PACE_MS 20
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
 
@@ -79,8 +81,10 @@ static struct {
   int open;           // `call` may be interrupted now
   int raised;         // SIGINT was sent for `call`
   int64_t grace_ns;   // from CANCEL
-  uint64_t doomed;    // the call to kill at kill_ns, 0 if none
-  int64_t kill_ns;
+  uint64_t doomed;    // the call to kill when it has had left_ns more, 0 if none
+  int64_t left_ns;
+  int64_t seen_ns, cpu_ns; // when it was last looked at, and its processor time then
+  int thread;              // the R thread
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // session_gone is the check without a pidfd. An unreaped session can still be signalled, but has no
@@ -168,15 +172,40 @@ static void answer(const struct mst_frame *ping) {
   if (rest.at == 0) rest.n = 0; // nothing was sent: the next ping asks again
 }
 
-// interrupt sends SIGINT to the whole group, since the call may wait for a child. A call that goes
-// on is killed after its grace. Once per call; with the lock held.
-static void interrupt(void) {
-  if (gate.call == 0 || gate.call > gate.cancelled || gate.raised) return;
-  gate.raised = 1;
+// look gives how much time of its own the call has had since the last look: what it computed, or
+// for how long it waited for something. A call that waits for the processor isn't late, so a loaded
+// machine kills none. With the lock held.
+static int64_t look(void) {
+  const int64_t now_ns = mst_clock_now();
+  // This thread may be late, too.
+  int64_t own_ns = now_ns - gate.seen_ns;
+  if (own_ns > 2 * PACE_MS * MST_NS_PER_MS)
+    own_ns = 2 * PACE_MS * MST_NS_PER_MS;
+  struct mst_activity pace;
+  if (mst_proc_activity(gate.thread, &pace) == 0) {
+    if (!pace.sleeps) own_ns = pace.cpu_ns - gate.cpu_ns;
+    gate.cpu_ns = pace.cpu_ns;
+  }
+  gate.seen_ns = now_ns;
+  return own_ns;
+}
+
+// doom has the call killed if it goes on for longer than its grace. With the lock held.
+static void doom(void) {
   gate.doomed = gate.call;
-  gate.kill_ns = mst_clock_now() + gate.grace_ns;
-  (void)kill(0, SIGINT);
+  gate.left_ns = gate.grace_ns;
+  (void)look();
   mst_watch_wake(); // the watch may be waiting for longer than that
+}
+
+// interrupt sends SIGINT to the whole group, since the call may wait for a child. Once per call;
+// with the lock held.
+static void interrupt(void) {
+  if (gate.call == 0 || gate.call > gate.cancelled) return;
+  doom();
+  if (gate.raised) return;
+  gate.raised = 1;
+  (void)kill(0, SIGINT);
 }
 
 int mst_watch_call_begin(uint64_t call) {
@@ -199,6 +228,7 @@ int mst_watch_call_shut(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int raised = gate.raised;
   gate.open = 0;
+  gate.doomed = 0; // what follows isn't the user's call
   (void)pthread_mutex_unlock(&gate.lock);
   return raised;
 }
@@ -233,11 +263,11 @@ static void cancel(const struct mst_frame *frame) {
 static int doom_ms(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int doomed = gate.doomed != 0;
-  const int64_t kill_ns = gate.kill_ns;
-  if (doomed && mst_clock_now() >= kill_ns)
+  if (doomed) gate.left_ns -= look();
+  if (doomed && gate.left_ns <= 0)
     end_worker(); // with the lock held, so the call can't end meanwhile
   (void)pthread_mutex_unlock(&gate.lock);
-  return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
+  return doomed ? PACE_MS : -1;
 }
 
 // ---- crashes
@@ -449,6 +479,7 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.tempdir_known = 0;
   watch.standby = watch.standby_was = 0;
   watch.end = END_AWAITED;
+  gate.thread = mst_proc_thread();
   leaving.pid = getpid();
   leaving.lost = 0;
   if (!leaving.is_asked) leaving.is_asked = atexit(at_exit) == 0;

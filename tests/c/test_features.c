@@ -2,6 +2,7 @@
 // tests the features themselves.
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,42 @@ TEST("An exiting process is distinguished from a living one until it is "
   CHECK_INT(mst_proc_exits(pid), MST_HAVE_PROC ? 1 : -1);
   CHECK(waitpid(pid, NULL, 0) == pid);
   CHECK_INT(mst_proc_exits(pid), -1);
+}
+
+static void *waits_for_byte(void *arg) {
+  int *fds = arg;
+  char byte;
+  fds[2] = mst_proc_thread();
+  __atomic_store_n(&fds[3], 1, __ATOMIC_RELEASE);
+  (void)!read(fds[0], &byte, 1);
+  return NULL;
+}
+
+TEST("A thread that waits is told from one that computes") {
+  struct mst_activity pace = {0};
+  if (!MST_HAVE_PROC) {
+    CHECK_INT(mst_proc_activity(mst_proc_thread(), &pace), -1);
+    return;
+  }
+  CHECK_INT(mst_proc_activity(mst_proc_thread(), &pace), 0);
+  CHECK_INT(pace.sleeps, 0);
+  const int64_t before = pace.cpu_ns;
+  while (pace.cpu_ns < before + 20 * MST_NS_PER_MS)
+    CHECK_INT(mst_proc_activity(mst_proc_thread(), &pace), 0);
+  int fds[4] = {0};
+  CHECK(pipe(fds) == 0);
+  pthread_t thread;
+  CHECK_INT(pthread_create(&thread, NULL, waits_for_byte, fds), 0);
+  while (__atomic_load_n(&fds[3], __ATOMIC_ACQUIRE) == 0) {
+  }
+  do {
+    CHECK_INT(mst_proc_activity(fds[2], &pace), 0);
+  } while (!pace.sleeps);
+  mst_net_close(&fds[1]);
+  CHECK_INT(pthread_join(thread, NULL), 0);
+  mst_net_close(&fds[0]);
+  while (mst_proc_activity(fds[2], &pace) == 0) { // until the kernel removes it
+  }
 }
 
 TEST("Unavailable facts of processes are unknown, not wrong") {
