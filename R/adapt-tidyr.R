@@ -398,7 +398,8 @@ combined_values <- function(p, quos, call) {
   tidyr::expand(as_kind(rows, "tibble"), !!!quos)
 }
 
-# Functions of a column whose value is that of its distinct values, in the order in which they appear.
+# Functions of a column whose value is that of its distinct values, in the order of their first
+# rows.
 set_functions <- c(
   "nesting", "crossing", "full_seq", "min", "max", "range", "unique", "levels"
 )
