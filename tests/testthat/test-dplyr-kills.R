@@ -72,7 +72,9 @@ verbs <- if (has_dplyr) {
     slice_head = list(function(p) dplyr::slice_head(p, n = 25), "inner"),
     slice_tail = list(function(p) dplyr::slice_tail(p, n = 25), "inner"),
     slice_min = list(function(p) dplyr::slice_min(p, y, n = 3), c("call", moved)),
-    slice_max = list(function(p) dplyr::slice_max(in_groups(p), x, n = 2), c("call", moved)),
+    slice_max = list(
+      function(p) dplyr::slice_max(in_groups(p), x, n = 2), c("inner", "call", moved)
+    ),
     inner_join = list(function(p) dplyr::inner_join(p, side, by = "k"), "join"),
     left_join = list(function(p) dplyr::left_join(p, side, by = c("k", "f")), "join"),
     join_by_key = list(function(p) partition_join(p, side, "k", parts = 4L), moved),
