@@ -98,12 +98,14 @@ test_cluster("V3: whatever the session changes, tasks see what lapply() would", 
   changes <- changes_of(local_folder())
   fun <- remote(settings_text)
   cl <- local_cluster(2)
+  has_future <- nzchar(system.file(package = "future")) &&
+    utils::packageVersion("future") >= "1.40.0"
   ways <- list(
     task = function() task_value(task_submit(cl, fun)),
     some = function() unique(cluster_map(cl, 1:4, remote(function(i, fun) fun()), fun))[[1L]],
     piece = function() cluster_map(cl, 1, remote(function(i, fun) fun()), fun)[[1L]],
     loop = if (nzchar(system.file(package = "foreach"))) function() by_loop(cl, fun),
-    future = if (nzchar(system.file(package = "future"))) function() by_future(cl, fun),
+    future = if (has_future) function() by_future(cl, fun),
     partition = function() by_partition(cl, fun)
   )
   ways <- Filter(is.function, ways)
