@@ -57,7 +57,8 @@
 #'   to 1,000, by default 2. With 0, the first loss is an error.
 #' @param heartbeat Seconds without a response after which a worker counts as lost: at least 0.1,
 #'   by default 10; `Inf` for never. A worker responds even while it computes; one that was
-#'   stopped (SIGSTOP), or whose machine hangs, doesn't.
+#'   stopped (SIGSTOP), or whose machine hangs, doesn't. On the session's host, a worker that waits
+#'   for the processor isn't silent.
 #' @param timeout Seconds that one task may take, by default `Inf`. One that takes longer is
 #'   interrupted and is an error of class `muster_error_timeout`; if it is still running a second
 #'   later, its worker is ended too. For parallel's functions, a task is what one worker is sent

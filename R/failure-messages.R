@@ -156,7 +156,7 @@ why_text <- function(why) {
 
 why_words <- c(
   interrupt = "its call kept running for a second after the interrupt",
-  cancel = "its call kept running for a minute after it was cancelled",
+  cancel = "its call kept running for five minutes after it was cancelled",
   heartbeat = "it didn't respond within `heartbeat` seconds (the process or its host is stopped)",
   killed = "it was ended by killNode()",
   hello = "the worker's hello can't be read",

@@ -91,6 +91,17 @@ static void send_launches(struct mst_server *server) {
   want(server);
 }
 
+// owes_news: it was asked for workers of which it has said nothing yet, or one was killed whose end
+// it hasn't reported.
+static int owes_news(const struct mst_server *server) {
+  return server->asked > 0 || mst_kids_killed(server->kids);
+}
+
+// expect_news: its silence counts from the first news that it owes. Call it before that is noted.
+static void expect_news(struct mst_server *server) {
+  if (!owes_news(server)) mst_heal_begin(&server->life, mst_clock_now());
+}
+
 static int server_launch(struct mst_launcher *self,
                          const struct mst_incarnation *of,
                          struct mst_conduit *conduit, struct mst_err *err) {
@@ -114,8 +125,8 @@ static int server_launch(struct mst_launcher *self,
   while (*at != NULL)
     at = &(*at)->next;
   *at = launch;
-  // Its silence counts from the first launch that it is asked for.
-  if (server->asked++ == 0) mst_heal_begin(&server->life, mst_clock_now());
+  expect_news(server);
+  server->asked++;
   send_launches(server);
   return 0;
 }
@@ -128,6 +139,10 @@ static void server_signal(struct mst_launcher *self,
   const struct mst_proc_msg msg = {.pid = (uint32_t)pid, .number = signal};
   uint8_t payload[MST_PROC_MSG_BYTES];
   mst_proc_msg_encode(&msg, payload);
+  if (signal == SIGKILL) {
+    expect_news(server);
+    mst_kids_mark(server->kids, of);
+  }
   if (server->state == MST_SERVER_READY &&
       mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 0,
                           NULL) == 0) {
@@ -165,6 +180,21 @@ static void server_adopt(struct mst_launcher *self,
   want(server);
 }
 
+// ask_sign: it answers once it has served what was sent before. A server that is late because it
+// waits for its turn isn't silent.
+static void ask_sign(struct mst_server *server,
+                     const struct mst_heal_policy *policy) {
+  struct mst_head head = {.kind = MST_KIND_PING};
+  const int64_t now_ns = mst_clock_now();
+  if (server->chan.out_first == NULL)
+    (void)mst_chan_send_small(&server->chan, &head, NULL, 0, 0, NULL);
+  want(server);
+  if (is_here(server) && mst_heal_is_suspect(&server->life, policy, now_ns) &&
+      mst_proc_runs(server->pid)) {
+    mst_heal_runs(&server->life, now_ns);
+  }
+}
+
 // watch_silence is called often, and ends a silent server.
 static void watch_silence(struct mst_server *server) {
   const int64_t now_ns = mst_clock_now();
@@ -172,19 +202,25 @@ static void watch_silence(struct mst_server *server) {
   server->looked_ns = now_ns;
   if (mst_chan_later_ns(&server->chan) <= now_ns || server->waiting != NULL)
     serve_channel(server, 0);
-  if (server->asked == 0 || server->lacks ||
+  if (!owes_news(server) || server->lacks ||
       server->state != MST_SERVER_READY) {
     return;
   }
   const int64_t silence_ns = server->launcher.silence_ns;
   struct mst_heal_policy policy = {
       .heartbeat_ns = silence_ns > 0 ? silence_ns : MST_LAUNCHER_SILENCE_NS};
-  if (policy.heartbeat_ns < MST_LAUNCHER_SILENCE_LEAST_NS) {
-    policy.heartbeat_ns = MST_LAUNCHER_SILENCE_LEAST_NS;
-  }
-  if (mst_heal_beat(&server->life, &policy, slept_ns, now_ns) ==
-      MST_BEAT_SILENT) {
+  const int64_t least_ns = is_here(server) ? MST_LAUNCHER_SILENCE_LEAST_NS
+                                           : MST_LAUNCHER_SILENCE_FAR_NS;
+  if (policy.heartbeat_ns < least_ns) policy.heartbeat_ns = least_ns;
+  switch (mst_heal_beat(&server->life, &policy, slept_ns, now_ns)) {
+  case MST_BEAT_ASK:
+    ask_sign(server, &policy);
+    break;
+  case MST_BEAT_SILENT:
     end_silent(server);
+    break;
+  case MST_BEAT_FINE:
+    break;
   }
 }
 

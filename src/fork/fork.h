@@ -63,6 +63,10 @@ struct mst_activity {
 };
 int mst_proc_thread(void);
 int mst_proc_activity(int thread, struct mst_activity *activity);
+// mst_proc_runs tells whether one of a process's threads computes, or waits for the processor, a
+// disk or a debugger: then a late answer says nothing about it. 0 also if that is unknown. Reads a
+// file for each thread.
+int mst_proc_runs(pid_t pid);
 // mst_proc_die_with_parent asks for `signal` when the parent thread ends; it replaces an earlier
 // request. Does nothing if the system can't.
 void mst_proc_die_with_parent(int signal);
@@ -241,20 +245,24 @@ struct mst_launcher {
   int (*tells)(struct mst_launcher *self, const struct mst_incarnation *of);
   // gone: the launcher can't launch any more; it only reports the ends that tells() promises.
   int gone;
-  // How long it may be silent while launches are pending, not counting time when the session didn't
-  // listen; 0: MST_LAUNCHER_SILENCE_NS. Set by the callers of reap.
+  // How long it may be silent while it owes news of launches and kills, not counting time when the
+  // session didn't listen; 0: MST_LAUNCHER_SILENCE_NS. Set by the callers of reap.
   int64_t silence_ns;
   int64_t due_ns; // call reap by then; 0: no hurry
 };
 #define MST_LAUNCHER_SILENCE_NS (10 * MST_NS_PER_S)
 // Forks take milliseconds, but longer on a busy machine.
 #define MST_LAUNCHER_SILENCE_LEAST_NS MST_NS_PER_S
+// On another host, longer than a link may be silent: where the whole host hangs, its link ends, and
+// nobody waits for another server there.
+#define MST_LAUNCHER_SILENCE_FAR_NS (90 * MST_NS_PER_S)
 
 // ---- kids.c: the workers that a process must wait for
 
 struct mst_kid {
   struct mst_kid *next;
   pid_t pid;
+  int killed; // its end must be reported soon
   struct mst_incarnation of;
 };
 // mst_kids_add adds one to a list; the caller fills in its pid before it uses the list again. NULL
@@ -264,6 +272,9 @@ struct mst_kid *mst_kids_add(struct mst_kid **kids,
 void mst_kids_drop(struct mst_kid **kids, const struct mst_incarnation *of);
 void mst_kids_free(struct mst_kid **kids);
 int mst_kids_have(struct mst_kid *kids, const struct mst_incarnation *of);
+// mst_kids_mark notes that one is killed, mst_kids_killed tells whether any was.
+void mst_kids_mark(struct mst_kid *kids, const struct mst_incarnation *of);
+int mst_kids_killed(const struct mst_kid *kids);
 // mst_kids_signal sends a signal to the process group of one, mst_kids_kill SIGKILL to those of
 // all. They aren't reaped yet, so the pids are their own.
 void mst_kids_signal(struct mst_kid *kids, const struct mst_incarnation *of,

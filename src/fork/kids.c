@@ -29,6 +29,17 @@ int mst_kids_have(struct mst_kid *kids, const struct mst_incarnation *of) {
   return *find(&kids, of) != NULL;
 }
 
+void mst_kids_mark(struct mst_kid *kids, const struct mst_incarnation *of) {
+  struct mst_kid *kid = *find(&kids, of);
+  if (kid != NULL) kid->killed = 1;
+}
+
+int mst_kids_killed(const struct mst_kid *kids) {
+  while (kids != NULL && !kids->killed)
+    kids = kids->next;
+  return kids != NULL;
+}
+
 static void drop(struct mst_kid **at) {
   struct mst_kid *kid = *at;
   if (kid == NULL) return;

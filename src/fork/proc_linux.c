@@ -184,6 +184,26 @@ int mst_proc_activity(int thread, struct mst_activity *activity) {
   return 0;
 }
 
+int mst_proc_runs(pid_t pid) {
+  char path[64], file[128], text[1024];
+  int runs = 0;
+  (void)snprintf(path, sizeof path, MST_PROC "/%d/task", (int)pid);
+  DIR *dir = opendir(path);
+  if (dir == NULL) return 0;
+  for (struct dirent *entry = readdir(dir); entry != NULL && !runs;
+       entry = readdir(dir)) {
+    if (entry->d_name[0] == '.') continue;
+    (void)snprintf(file, sizeof file, "%s/%.20s/stat", path, entry->d_name);
+    (void)mst_kernel_read(file, text, sizeof text);
+    const char *at = strrchr(text, ')');
+    char state = 'S';
+    runs = at != NULL && sscanf(at + 1, " %c", &state) == 1 &&
+           strchr("RDt", state) != NULL;
+  }
+  (void)closedir(dir);
+  return runs;
+}
+
 static int64_t kills_in(const char *path) {
   char text[16384];
   (void)mst_kernel_read(path, text, sizeof text);

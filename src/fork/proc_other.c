@@ -51,6 +51,11 @@ int mst_proc_activity(int thread, struct mst_activity *activity) {
   return -1;
 }
 
+int mst_proc_runs(pid_t pid) {
+  (void)pid;
+  return 0;
+}
+
 int mst_proc_exits(pid_t pid) {
   (void)pid;
   return -1;

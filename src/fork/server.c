@@ -18,8 +18,9 @@
 #include "fork/child.h"
 #include "fork/fork.h"
 
-// After its session is gone the server has this long to end its workers.
-#define END_NS (2 * MST_NS_PER_S)
+// After its session is gone the server has this long to end its workers and to remove their files.
+// Nobody waits for it then; on a loaded machine large processes take long to end.
+#define END_NS (60 * MST_NS_PER_S)
 
 struct kid {
   pid_t pid;
@@ -142,22 +143,6 @@ static int fork_one(const struct mst_frame *frame, const int fds[3],
   return 0;
 }
 
-// adopt records as a worker a standby that became this process's child when its worker ended.
-static void adopt(const struct mst_frame *frame) {
-  struct mst_proc_msg msg;
-  if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
-          0 ||
-      msg.pid <= 1) {
-    return;
-  }
-  const struct kid kid = {.pid = (pid_t)msg.pid,
-                          .cluster = frame->head.cluster,
-                          .worker = frame->head.worker,
-                          .epoch = frame->head.epoch,
-                          .adopted = 1};
-  (void)remember(&kid); // if memory is short, its end isn't reported
-}
-
 static int is_kid(pid_t pid) {
   for (size_t i = 0; i < server.kid_count; i++) {
     if (server.kids[i].pid == pid) return 1;
@@ -208,6 +193,23 @@ static void reap_all(void) {
   reap_others(); // a kid that stops this loop has its own SIGCHLD
 }
 
+// adopt records as a worker a standby that became this process's child when its worker ended.
+static void adopt(const struct mst_frame *frame) {
+  struct mst_proc_msg msg;
+  if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
+          0 ||
+      msg.pid <= 1) {
+    return;
+  }
+  const struct kid kid = {.pid = (pid_t)msg.pid,
+                          .cluster = frame->head.cluster,
+                          .worker = frame->head.worker,
+                          .epoch = frame->head.epoch,
+                          .adopted = 1};
+  (void)remember(&kid); // if memory is short, its end isn't reported
+  reap_all();           // it may have ended before: then no SIGCHLD will come
+}
+
 static void signal_one(const struct mst_frame *frame) {
   struct mst_proc_msg msg;
   if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
@@ -246,6 +248,8 @@ static int serve_frames(int *child_rc, struct mst_err *err) {
       signal_one(&frame);
     } else if (frame.head.kind == MST_KIND_ADOPT) {
       adopt(&frame);
+    } else if (frame.head.kind == MST_KIND_PING) {
+      (void)say(MST_KIND_PONG, NULL, 0, 0, 0);
     }
     mst_chan_take(&server.chan, &frame);
   }

@@ -26,13 +26,13 @@
 // How often to check for the session without a pidfd, and always for a crash.
 #define LOOK_MS 500
 #define CRASH_LOOK_MS 1000
-// R's report of a crash may take this long.
+// R's report of a crash may take this long, not counting what it waits for the processor.
 #define CRASH_NS (2 * MST_NS_PER_S)
 // How long after the end of the session's sockets its pidfd, or pid, may take to show its end: if
 // it is known to be exiting, and if that is unknown.
 #define EXIT_MS 5000
 #define GONE_MS 100
-// How often a call that goes on after its interrupt is looked at.
+// How often a call that goes on after its interrupt, or a report of a crash, is looked at.
 #define PACE_MS 20
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
@@ -72,6 +72,12 @@ static struct {
   size_t pending_count;
 } polled = {.wake = {-1, -1}};
 
+// How much time of its own the R thread still has for something.
+struct span {
+  int64_t left_ns;
+  int64_t seen_ns, cpu_ns; // when it was last looked at, and its processor time then
+};
+
 // The present call, and up to which call they are cancelled. Both threads hold the lock for a few
 // instructions only. The signal is sent with the lock held, so that it can't hit a later call.
 static struct {
@@ -81,10 +87,9 @@ static struct {
   int open;           // `call` may be interrupted now
   int raised;         // SIGINT was sent for `call`
   int64_t grace_ns;   // from CANCEL
-  uint64_t doomed;    // the call to kill when it has had left_ns more, 0 if none
-  int64_t left_ns;
-  int64_t seen_ns, cpu_ns; // when it was last looked at, and its processor time then
-  int thread;              // the R thread
+  uint64_t doomed;    // the call to kill after `span`, 0 if none
+  struct span span;
+  int thread; // the R thread
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // session_gone is the check without a pidfd. An unreaped session can still be signalled, but has no
@@ -172,29 +177,34 @@ static void answer(const struct mst_frame *ping) {
   if (rest.at == 0) rest.n = 0; // nothing was sent: the next ping asks again
 }
 
-// look gives how much time of its own the call has had since the last look: what it computed, or
-// for how long it waited for something. A call that waits for the processor isn't late, so a loaded
-// machine kills none. With the lock held.
-static int64_t look(void) {
+// look takes from a span what the R thread has had of it since the last look: what it computed, or
+// for how long it waited for something. Who waits for the processor isn't late, so a loaded machine
+// kills nobody. Returns whether the span is used up.
+static int look(struct span *span) {
   const int64_t now_ns = mst_clock_now();
   // This thread may be late, too.
-  int64_t own_ns = now_ns - gate.seen_ns;
+  int64_t own_ns = now_ns - span->seen_ns;
   if (own_ns > 2 * PACE_MS * MST_NS_PER_MS)
     own_ns = 2 * PACE_MS * MST_NS_PER_MS;
   struct mst_activity pace;
   if (mst_proc_activity(gate.thread, &pace) == 0) {
-    if (!pace.sleeps) own_ns = pace.cpu_ns - gate.cpu_ns;
-    gate.cpu_ns = pace.cpu_ns;
+    if (!pace.sleeps) own_ns = pace.cpu_ns - span->cpu_ns;
+    span->cpu_ns = pace.cpu_ns;
   }
-  gate.seen_ns = now_ns;
-  return own_ns;
+  span->seen_ns = now_ns;
+  span->left_ns -= own_ns;
+  return span->left_ns <= 0;
+}
+
+static void begin_span(struct span *span, int64_t ns) {
+  (void)look(span);
+  span->left_ns = ns;
 }
 
 // doom has the call killed if it goes on for longer than its grace. With the lock held.
 static void doom(void) {
   gate.doomed = gate.call;
-  gate.left_ns = gate.grace_ns;
-  (void)look();
+  begin_span(&gate.span, gate.grace_ns);
   mst_watch_wake(); // the watch may be waiting for longer than that
 }
 
@@ -258,14 +268,27 @@ static void cancel(const struct mst_frame *frame) {
   (void)pthread_mutex_unlock(&gate.lock);
 }
 
+// say_why tells the session, just before the worker ends, that its call didn't obey: CANCEL comes
+// back. If the socket is full, the session doesn't learn why.
+static void say_why(void) {
+  struct mst_head head = {.kind = MST_KIND_CANCEL, .call = gate.doomed};
+  uint8_t bytes[MST_HEAD_BYTES];
+  struct iovec part = {.iov_base = bytes, .iov_len = sizeof bytes};
+  send_rest();
+  if (rest.at < rest.n) return;
+  mst_head_encode(&head, bytes);
+  (void)mst_net_sendv(watch.control_fd, &part, 1, NULL, 0, 0, NULL);
+}
+
 // doom_ms ends the worker if the call's grace is over. Returns how long to wait for that, -1 if
 // there is nothing to wait for.
 static int doom_ms(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int doomed = gate.doomed != 0;
-  if (doomed) gate.left_ns -= look();
-  if (doomed && gate.left_ns <= 0)
+  if (doomed && look(&gate.span)) {
+    say_why();
     end_worker(); // with the lock held, so the call can't end meanwhile
+  }
   (void)pthread_mutex_unlock(&gate.lock);
   return doomed ? PACE_MS : -1;
 }
@@ -275,12 +298,11 @@ static int doom_ms(void) {
 static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGILL};
 #define CRASH_SIGNALS (sizeof crash_signals / sizeof crash_signals[0])
 static struct sigaction crash_before[CRASH_SIGNALS];
-static int64_t crash_ns; // when R began to report a crash, else 0
+static int crashed; // R reports a crash
+static struct span crash;
 
 static void on_crash(int sig, siginfo_t *info, void *context) {
-  if (__atomic_load_n(&crash_ns, __ATOMIC_RELAXED) == 0) {
-    __atomic_store_n(&crash_ns, mst_clock_now(), __ATOMIC_RELEASE);
-  }
+  __atomic_store_n(&crashed, 1, __ATOMIC_RELEASE);
   for (size_t i = 0; i < CRASH_SIGNALS; i++) {
     if (crash_signals[i] != sig) continue;
     // The next signal finds the handler that was there before.
@@ -303,9 +325,12 @@ void mst_watch_crashes(void) {
   }
 }
 
-static int has_crashed(void) {
-  const int64_t began_ns = __atomic_load_n(&crash_ns, __ATOMIC_ACQUIRE);
-  return began_ns != 0 && mst_clock_now() - began_ns > CRASH_NS;
+// report_ms tells how soon to look at the report of a crash again: -1 if there is none, 0 if it has
+// taken too long.
+static int report_ms(void) {
+  if (!__atomic_load_n(&crashed, __ATOMIC_ACQUIRE)) return -1;
+  if (crash.seen_ns == 0) begin_span(&crash, CRASH_NS);
+  return look(&crash) ? 0 : PACE_MS;
 }
 
 // oldest_fd takes the oldest pending descriptor: 1, or 0 if there is none.
@@ -406,9 +431,10 @@ static void *watch_main(void *arg) {
   for (;;) {
     const struct mst_watch_guest *guest =
         __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
-    const int doom = doom_ms();
-    const int look = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
-    int timeout = doom >= 0 && doom < look ? doom : look;
+    const int doom = doom_ms(), report = report_ms();
+    if (report == 0) break;
+    int timeout = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
+    if (doom >= 0 || report > 0) timeout = PACE_MS;
     size_t count = 0;
     if (guest != NULL) count = guest_fds(guest, &timeout);
     const struct pollfd *fds = polled.fds;
@@ -416,7 +442,6 @@ static void *watch_main(void *arg) {
         rest.at < rest.n ? POLLIN | POLLOUT : POLLIN;
     const int ready = poll(polled.fds, (nfds_t)(OWN_FDS + count), timeout);
     if (ready == 0) reap_standbys();
-    if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
     if (watch.session_fd < 0 && session_gone()) break;
     if (ready > 0 && fds[AT_SESSION].revents != 0) break;

@@ -39,11 +39,10 @@
 
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
-// After a worker was told that its call is cancelled, the session kills it when it has been silent
-// for this long; or, even if it isn't silent, when it hasn't finished what mustn't be left half
-// done.
-#define MST_CANCEL_PATIENCE_NS (3 * MST_NS_PER_S)
-#define MST_CANCEL_FINISH_NS (60 * MST_NS_PER_S)
+// After a worker was told that its call is cancelled, the session kills it when it hasn't finished
+// what mustn't be left half done by then. Its watch has ended it long before if the call didn't
+// hear the interrupt.
+#define MST_CANCEL_FINISH_NS (300 * MST_NS_PER_S)
 
 struct mst_calls {
   struct mst_pool pool;
@@ -192,6 +191,8 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
                                 int64_t now_ns);
 // mst_calls_heard: a sign of life.
 void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+// mst_calls_deaf: a worker's watch ends it, since this call went on after its interrupt.
+void mst_calls_deaf(struct mst_calls *calls, uint32_t worker, uint64_t call);
 // mst_calls_trimmed: a worker has given back memory, as TRIM asked.
 void mst_calls_trimmed(struct mst_calls *calls, uint32_t worker,
                        int64_t now_ns);

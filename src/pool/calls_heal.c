@@ -399,6 +399,10 @@ void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   mst_heal_heard(&calls->slots[worker]->heal, now_ns);
 }
 
+void mst_calls_deaf(struct mst_calls *calls, uint32_t worker, uint64_t call) {
+  calls->slots[worker]->deaf = call;
+}
+
 static void listen_to(struct mst_calls *calls, struct mst_slot *slot,
                       int64_t slept_ns) {
   switch (mst_heal_beat(&slot->heal, &calls->policy, slept_ns, calls->now_ns)) {
@@ -431,21 +435,15 @@ static int is_interrupted(const struct mst_slot *slot) {
 
 // A worker's watch interrupts a cancelled call, and ends the worker if the call goes on anyway. It
 // lets the worker finish what mustn't be left half done (loading packages that a task needs,
-// reading a large message). That may take longer, as long as the watch answers.
+// reading a large message). A silent watch is the heartbeat's affair.
 static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
                             int64_t slept_ns) {
   if (!is_interrupted(slot)) return;
   // After a long sleep, an answer may have arrived that wasn't read yet.
-  if (slept_ns > MST_NS_PER_S) {
-    slot->cancel_ns = calls->now_ns;
-    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
-  }
+  if (slept_ns > MST_NS_PER_S) slot->cancel_ns = calls->now_ns;
   if (slot->replay_left > 0) slot->cancel_ns = calls->now_ns;
-  const int lives = slot->heal.heard_ns > slot->cancel_ns;
-  const int64_t patience_ns =
-      lives ? MST_CANCEL_FINISH_NS : MST_CANCEL_PATIENCE_NS;
-  if (calls->now_ns - slot->cancel_ns < patience_ns) return;
-  mst_slot_fail(slot, lives ? MST_WHY_CANCEL : MST_WHY_INTERRUPT);
+  if (calls->now_ns - slot->cancel_ns < MST_CANCEL_FINISH_NS) return;
+  mst_slot_fail(slot, MST_WHY_CANCEL);
   mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
 }
 

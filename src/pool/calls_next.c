@@ -107,13 +107,10 @@ static int has_todo(struct mst_slot *slot, enum mst_todo what) {
   return 1;
 }
 
-// give_cancel also asks the worker's watch for a sign of life.
-static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
-                       struct mst_calls_action *action) {
+static int give_cancel(struct mst_slot *slot, struct mst_calls_action *action) {
   const struct mst_call *call = slot->mailbox.first;
   if (call == NULL || !call->sent || slot->ended) return 0;
   if (!call->cancelled && !call->timed_out) return 0;
-  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
   (void)give(action, MST_CALLS_CANCEL, slot->mailbox.worker);
   action->id = call->id;
   return 1;
@@ -147,7 +144,7 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
       give_call(calls, slot, action)) {
     return 1;
   }
-  if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(calls, slot, action)) {
+  if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(slot, action)) {
     return 1;
   }
   if (has_todo(slot, MST_TODO_TRIM)) {

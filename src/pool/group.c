@@ -3,7 +3,8 @@
 
 #include "pool/session_int.h"
 
-// A host that doesn't answer within this time while its workers are ended is silent.
+// A host that doesn't answer within this time while its workers are ended is silent. A loaded one
+// may only be late: then it sees the end of its link, and ends them itself.
 #define SILENT_NS (3 * MST_NS_PER_S)
 
 int mst_peer_is_told(const struct mst_peer *peer) {

@@ -46,7 +46,12 @@ enum mst_beat mst_heal_beat(struct mst_heal *heal,
   if (policy->heartbeat_ns == NEVER) return MST_BEAT_FINE;
   const int64_t beat_ns = policy->heartbeat_ns / BEATS;
   if (slept_ns > beat_ns) heal->heard_ns = now_ns; // judge later
-  if (now_ns - heal->heard_ns >= policy->heartbeat_ns) return MST_BEAT_SILENT;
+  const int64_t silent_ns = now_ns - heal->heard_ns;
+  if (silent_ns >= policy->heartbeat_ns &&
+      (now_ns - heal->runs_ns >= policy->heartbeat_ns ||
+       silent_ns >= MST_HEAL_STUCK_NS)) {
+    return MST_BEAT_SILENT;
+  }
   if (now_ns - heal->asked_ns < beat_ns) return MST_BEAT_FINE;
   heal->asked_ns = now_ns;
   return MST_BEAT_ASK;
@@ -54,6 +59,10 @@ enum mst_beat mst_heal_beat(struct mst_heal *heal,
 
 void mst_heal_heard(struct mst_heal *heal, int64_t now_ns) {
   heal->heard_ns = now_ns;
+}
+
+void mst_heal_runs(struct mst_heal *heal, int64_t now_ns) {
+  heal->runs_ns = now_ns;
 }
 
 int mst_heal_is_suspect(const struct mst_heal *heal,

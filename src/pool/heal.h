@@ -13,7 +13,9 @@
 // Silence. The session asks each worker for a sign of life every third of the heartbeat. Silence of
 // a whole heartbeat is a loss, provided that the session was listening: after it slept longer than
 // a third of a heartbeat (computing, stopped, suspended) it listens for a whole one before it
-// judges.
+// judges. Who waits for the processor or a disk isn't silent: where the session sees a process, it
+// looks at one that may be silent (mst_heal_runs), and judges it a heartbeat later, but within
+// MST_HEAL_STUCK_NS.
 #ifndef MST_POOL_HEAL_H
 #define MST_POOL_HEAL_H
 
@@ -24,6 +26,9 @@
 #define MST_HEAL_DEATHS 3u
 #define MST_HEAL_PERIOD_NS (5 * MST_NS_PER_S)
 #define MST_HEAL_ROW 10u
+
+// The longest silence of a process that seems to run.
+#define MST_HEAL_STUCK_NS (300 * MST_NS_PER_S)
 
 // Before a cluster has lost any worker, one loss is expected in so much time of a worker.
 #define MST_HEAL_LOSS_NS (36000 * MST_NS_PER_S)
@@ -46,6 +51,7 @@ struct mst_heal {
   int64_t first_ns; // the first of the period
   int64_t heard_ns; // last sign of life
   int64_t asked_ns; // when it was last asked for one
+  int64_t runs_ns;  // when its process was last seen to compute, or to wait for its turn
 };
 
 enum mst_heal_verdict {
@@ -85,6 +91,8 @@ enum mst_beat mst_heal_beat(struct mst_heal *heal,
                             int64_t slept_ns, int64_t now_ns);
 // mst_heal_heard notes a sign of life.
 void mst_heal_heard(struct mst_heal *heal, int64_t now_ns);
+// mst_heal_runs notes that its process computes, or waits for the processor or a disk.
+void mst_heal_runs(struct mst_heal *heal, int64_t now_ns);
 // mst_heal_is_suspect: it was asked, and has been silent for half a heartbeat.
 int mst_heal_is_suspect(const struct mst_heal *heal,
                         const struct mst_heal_policy *policy, int64_t now_ns);

@@ -46,6 +46,8 @@ struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
       .ours = slot->ours,
       .up = (uint8_t)up,
       .awaited = worker->awaited,
+      .ending = worker->state == MST_WORKER_LOST && worker->awaited &&
+                !worker->lost_given,
       .ends = (uint8_t)ends,
       .dead = slot->dead,
       .resuming = slot->resuming,

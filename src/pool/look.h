@@ -33,6 +33,7 @@ struct mst_look {
   uint8_t ours;      // muster killed it
   uint8_t up;        // it takes or evaluates calls
   uint8_t awaited;   // its end isn't known yet
+  uint8_t ending;    // it is lost, and how it ended may still become known
   uint8_t ends;      // it was asked to end
   uint8_t dead;      // given up: it stays lost, or was killed
   uint8_t resuming;  // it is coming back, and will get its calls then

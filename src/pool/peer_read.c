@@ -288,7 +288,10 @@ void mst_peer_readable(void *owner) {
 
 void mst_peer_control(void *owner, const struct mst_frame *frame) {
   struct mst_peer *peer = owner;
+  struct mst_calls *calls = &peer->cluster->calls;
+  if (frame->head.kind == MST_KIND_CANCEL)
+    mst_calls_deaf(calls, peer->index, frame->head.call);
   if (frame->head.kind != MST_KIND_PONG || frame->head.length != 8) return;
   memcpy(&peer->pong, frame->payload, 8);
-  mst_calls_heard(&peer->cluster->calls, peer->index, mst_clock_now());
+  mst_calls_heard(calls, peer->index, mst_clock_now());
 }

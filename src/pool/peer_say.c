@@ -39,6 +39,18 @@ void mst_peer_ask_sign(struct mst_peer *peer) {
   (void)mst_conduit_say(&peer->conduit, &head, &nonce, sizeof nonce, NULL);
 }
 
+// look_at: the watch of a worker that computes, or waits for its turn, may be late.
+static void look_at(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  struct mst_heal *heal = &peer->slot->heal;
+  const int64_t now_ns = mst_clock_now();
+  if (peer->host->shares_processes && worker->awaited && worker->pid != 0 &&
+      mst_heal_is_suspect(heal, &peer->cluster->calls.policy, now_ns) &&
+      mst_proc_runs((pid_t)worker->pid)) {
+    mst_heal_runs(heal, now_ns);
+  }
+}
+
 // say_data sends an action over the data channel.
 static int say_data(struct mst_peer *peer,
                     const struct mst_calls_action *action) {
@@ -64,6 +76,7 @@ void mst_peer_say(struct mst_peer *peer,
   }
   if (action->kind == MST_CALLS_PING) {
     mst_peer_ask_sign(peer);
+    look_at(peer);
     return;
   }
   if (action->kind == MST_CALLS_CHECKPOINT) {

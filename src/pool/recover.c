@@ -55,14 +55,10 @@ enum mst_why mst_slot_lost_state(const struct mst_slot *slot) {
 
 // ---- who killed it
 
-// ignored_interrupt: the watch has ended a worker whose cancelled call went on after its grace.
-static int ignored_interrupt(const struct mst_slot *slot,
-                             const struct mst_worker *worker) {
+// ignored_interrupt: its watch ended it since its call went on after its grace.
+static int ignored_interrupt(const struct mst_slot *slot) {
   const struct mst_call *call = slot->mailbox.first;
-  return call != NULL && (call->cancelled || call->timed_out) &&
-         slot->cancel == call->id &&
-         worker->lost_ns - slot->cancel_ns >=
-             MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+  return call != NULL && slot->deaf == call->id;
 }
 
 // note_killer: muster, if it has noted a reason; the kernel, for memory; or unknown.
@@ -71,7 +67,7 @@ static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
   const int killed = worker->exit_known &&
                      worker->exit_how == MST_EXIT_SIGNAL &&
                      worker->exit_number == SIGKILL;
-  if (killed && ignored_interrupt(slot, worker)) {
+  if (killed && ignored_interrupt(slot)) {
     mst_slot_fail(slot, MST_WHY_INTERRUPT);
   }
   slot->ours = (uint8_t)(killed && slot->why != MST_WHY_NONE);

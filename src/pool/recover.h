@@ -78,6 +78,7 @@ struct mst_slot {
   int64_t head_ns;     // since when it has evaluated the oldest call
   uint64_t cancel;     // the call that it was last told to interrupt
   int64_t cancel_ns;   // when it was first told
+  uint64_t deaf;       // the call for which its watch said that it ends it, 0
   // Replay of its journal.
   uint32_t replay_left;       // answers to replayed calls still to come
   struct mst_entry *replayed; // the entry whose answer comes next

@@ -98,17 +98,17 @@ static void fail_sharpen(struct mst_pool *pool, enum mst_fail fail,
   pool->fail_number = number;
 }
 
-// lose notes a sign of a worker's end in a running pool. A process whose channel ended is useless:
-// it is killed at once.
+// lose notes a sign of a worker's end in a running pool, or that it counts as lost. A process whose
+// channel ended is useless: it is killed at once.
 static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   MST_ASSERT(pool->phase == MST_POOL_RUNNING);
   if (worker->state != MST_WORKER_LOST) {
     mst_pool_set_state(pool, worker, MST_WORKER_LOST);
     worker->lost_ns = now_ns;
-    mst_pool_arm(pool, now_ns + MST_NEWS_NS);
     mst_pool_want_kill(pool, index, now_ns);
   }
+  mst_pool_arm(pool, mst_pool_news_due_ns(pool, worker));
   if (!mst_worker_channel_open(worker) && worker->exit_known) {
     mst_pool_give_lost(pool, index);
   }
@@ -415,9 +415,11 @@ static void on_restart(struct mst_pool *pool, uint32_t index) {
 }
 
 static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  const struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
-  if (mst_worker_is_live(worker)) lose(pool, index, now_ns);
+  if (!mst_worker_is_live(worker)) return;
+  worker->presumed = 1;
+  lose(pool, index, now_ns);
 }
 
 // stop_worker says BYE, or gives LOST while that is still allowed.
@@ -467,20 +469,23 @@ static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (mst_pool_away_due_ns(pool, worker) <= now_ns)
+  if (mst_pool_away_due_ns(pool, worker) <= now_ns) {
+    worker->presumed = 1;
     on_closed(pool, index, now_ns);
+  }
   if (mst_pool_restart_due_ns(pool, worker) <= now_ns) {
+    worker->presumed = 1;
     if (pool->phase == MST_POOL_STARTING) {
       start_lose(pool, MST_FAIL_DEADLINE, index, 0, now_ns);
     } else {
       lose(pool, index, now_ns);
     }
   }
+  if (mst_pool_reap_due_ns(worker) <= now_ns) give_up(pool, worker);
   if (mst_pool_news_due_ns(pool, worker) <= now_ns)
     mst_pool_give_lost(pool, index);
   if (mst_pool_kill_due_ns(pool, worker) <= now_ns)
     mst_pool_want_kill(pool, index, now_ns);
-  if (mst_pool_reap_due_ns(worker) <= now_ns) give_up(pool, worker);
 }
 
 // first_not_ready: the first worker that the deadline applies to, or that wasn't launched. There is

@@ -38,8 +38,11 @@
 // Loss: the ends of a worker's channel and of its process are reported over two sockets, in either
 // order: READY may come before FORKED, the channel's end before or after EXITED, and answers may
 // still be read after EXITED. The first sign of an end makes the worker lost, and its process is
-// killed if it still runs. LOST is given after both signs, or MST_NEWS_NS after the first, so that
-// it can say how the worker ended. It is given only while the pool runs (or by the stop, before any
+// killed if it still runs. LOST is given after both signs, so that it can say how the worker ended:
+// the pool waits for EXITED until the process is given up (MST_REAP_NS after KILL), since whoever
+// reports it may be late; for the channel's end MST_NEWS_NS, since a grandchild may hold it. A
+// worker that only counts as lost (SILENT, a limit) may be stopped for good: the pool waits for its
+// EXITED for MST_NEWS_NS, too. LOST is given only while the pool runs (or by the stop, before any
 // BYE): a later end is not a loss. A lost worker stays lost until RESTART; the others go on.
 //
 // Restart: RESTART requests a lost worker's next incarnation, with the next epoch, as soon as the
@@ -73,15 +76,17 @@
 
 #define MST_STOP_GRACE_NS (5 * MST_NS_PER_S)
 #define MST_STOP_BUSY_NS (200 * MST_NS_PER_MS)
-// A killed process that nobody reaps within this time is given up: its parent (a fork server) is
-// stuck or gone. So is a launch to be undone that reports neither a process nor a failure by then.
-#define MST_REAP_NS (10 * MST_NS_PER_S)
-// How long one sign of a worker's end waits for the other. The exit status normally takes well
-// under a millisecond; if a channel outlives its process, a grandchild holds it. Half of the second
-// within which a loss must be known.
+// A killed process whose end nobody reports within this time is given up: the kernel can't end it
+// (a disk or a network that hangs). Its parent lives: one that is stopped or hangs is found by its
+// silence (fork/client.c, host/relay.c). So is a launch to be undone that reports neither a process
+// nor a failure by then. Generous, since a loaded machine takes long to end a large process.
+#define MST_REAP_NS (60 * MST_NS_PER_S)
+// How long the end of a process waits for that of its channel, and a worker that only counts as
+// lost for the end of its process. Half of the second within which a loss must be known.
 #define MST_NEWS_NS (500 * MST_NS_PER_MS)
-// A restarted worker that isn't ready by then is lost again.
-#define MST_RESTART_NS (60 * MST_NS_PER_S)
+// A restarted worker that isn't ready by then is lost again. Generous: on a loaded machine packages
+// and `setup` take ten times as long as alone.
+#define MST_RESTART_NS (300 * MST_NS_PER_S)
 // A channel that is away for longer counts as ended.
 #define MST_AWAY_NS (60 * MST_NS_PER_S)
 
@@ -130,6 +135,7 @@ struct mst_worker {
   uint8_t queued;     // this incarnation is or was pending
   uint8_t cancelled;  // CANCEL was given for this incarnation
   uint8_t was_ready;  // this incarnation was ready
+  uint8_t presumed;   // it counts as lost, although no sign of its end had come
   uint8_t drains;     // its end isn't a loss unless it still owes answers
   // enum mst_exit; MST_EXIT_UNKNOWN without exit_known if the process was given up.
   uint32_t exit_how;

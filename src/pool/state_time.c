@@ -15,6 +15,7 @@ int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
   if (pool->phase != MST_POOL_RUNNING) return NEVER;
   // Without lost_ns: given up while it was being retired.
   if (worker->lost_ns == NEVER || worker->lost_given) return NEVER;
+  if (worker->awaited && !worker->presumed) return NEVER;
   return worker->lost_ns + MST_NEWS_NS;
 }
 

@@ -47,7 +47,8 @@ enum mst_kind {
   // session and worker, control channel
   MST_KIND_PING = 16, // either: 8 bytes to be sent back
   MST_KIND_PONG = 17,
-  MST_KIND_CANCEL = 18,  // session: calls up to head.call aren't wanted
+  // session: calls up to head.call aren't wanted; worker: it ends, since head.call went on then
+  MST_KIND_CANCEL = 18,
   MST_KIND_STANDBY = 20, // session: the channel's end for the next standby
   // 19, 21 to 31 are kept free for the control channel
   // session and fork server

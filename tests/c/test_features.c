@@ -155,6 +155,40 @@ TEST("A thread that waits is told from one that computes") {
   }
 }
 
+// await_runs waits until mst_proc_runs says `wanted`.
+static void await_runs(pid_t pid, int wanted) {
+  while (mst_proc_runs(pid) != wanted)
+    (void)poll(NULL, 0, 1);
+}
+
+TEST("L1: a process that computes is told from one that waits, and a stopped one") {
+  int fds[2];
+  CHECK(pipe(fds) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char byte;
+    (void)!read(fds[0], &byte, 1);
+    for (volatile int i = 0;; i++) {
+    }
+  }
+  if (!MST_HAVE_PROC) {
+    CHECK_INT(mst_proc_runs(pid), 0);
+  } else {
+    await_runs(pid, 0);
+    CHECK(write(fds[1], "", 1) == 1);
+    await_runs(pid, 1);
+    CHECK_INT(kill(pid, SIGSTOP), 0);
+    await_runs(pid, 0);
+    CHECK_INT(kill(pid, SIGCONT), 0);
+    await_runs(pid, 1);
+  }
+  CHECK_INT(kill(pid, SIGKILL), 0);
+  CHECK_INT(waitpid(pid, NULL, 0), pid);
+  CHECK_INT(mst_proc_runs(pid), 0);
+  mst_net_close(&fds[0]);
+  mst_net_close(&fds[1]);
+}
+
 TEST("Unavailable facts of processes are unknown, not wrong") {
   int pidfd = mst_proc_pidfd(getpid());
   CHECK_INT(pidfd >= 0, MST_HAVE_PIDFD);

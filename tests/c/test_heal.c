@@ -212,6 +212,21 @@ TEST("Silence for a whole heartbeat is a loss, a sign of life restarts it") {
   CHECK_INT(beat(0, 24 * S), MST_BEAT_SILENT);
 }
 
+TEST("L1: who waits for the processor isn't silent, but for minutes at most") {
+  begin(2);
+  CHECK_INT(beat(0, 8 * S), MST_BEAT_ASK);
+  mst_heal_runs(&heal, START + 8 * S);
+  CHECK_INT(beat(0, 12 * S), MST_BEAT_ASK);
+  CHECK_INT(beat(0, 20 * S - 1), MST_BEAT_ASK); // a heartbeat after it ran
+  CHECK_INT(beat(0, 20 * S), MST_BEAT_SILENT);
+  begin(2);
+  for (int64_t at_ns = 4 * S; at_ns < MST_HEAL_STUCK_NS; at_ns += 4 * S) {
+    CHECK_INT(beat(0, at_ns), MST_BEAT_ASK);
+    mst_heal_runs(&heal, START + at_ns);
+  }
+  CHECK_INT(beat(0, MST_HEAL_STUCK_NS), MST_BEAT_SILENT);
+}
+
 TEST("Without a heartbeat no worker is asked or judged") {
   begin(2);
   policy.heartbeat_ns = NEVER;

@@ -205,7 +205,7 @@ TEST("A restart's time runs from its launch, not from its place in line") {
 
 TEST("An earlier incarnation's unreaped process isn't waited for") {
   run_pool(2);
-  tell(MST_EV_CLOSED, 0);
+  tell(MST_EV_SILENT, 0);
   EXPECT("KILL 0");
   tick_at(NEWS_MS);
   EXPECT("LOST 0");
@@ -523,7 +523,7 @@ TEST("A stop says goodbye to a worker that has just come back") {
 
 TEST("No action of an earlier incarnation comes after the next launch") {
   run_pool(1);
-  tell(MST_EV_CLOSED, 0);
+  tell(MST_EV_SILENT, 0);
   tick_at(NEWS_MS); // lost, its process unreaped, and nobody takes anything
   tell(MST_EV_RESTART, 0);
   EXPECT("KILL 0, LOST 0, LAUNCH 0");

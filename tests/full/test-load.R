@@ -33,6 +33,12 @@ test_that("L1 a cancel, a limit, an error, an interrupt end no worker that obeys
       expect_error(task_value(task_submit(cl, compute, 600, .timeout = 0.1)),
         class = "muster_error_timeout")
     },
+    interrupt = function() {
+      wait <- stats::runif(1, 0.1, 0.3)
+      system(sprintf("(sleep %.3f; kill -INT %d) &", wait, Sys.getpid()))
+      got <- tryCatch(parallel::clusterCall(cl, compute, 600), interrupt = function(e) "stopped")
+      expect_identical(got, "stopped")
+    },
     error = function() {
       expect_error(cluster_map(cl, 1:8, remote(function(i) {
         if (i == 3) stop("no")
@@ -74,4 +80,24 @@ test_that("L1 a call that doesn't obey is ended after a second of its own", {
     expect_false(again == pid)
     pid <- again
   }
+})
+
+# Each thread of it only runs when no other process wants the processor.
+starve <- function(pid) {
+  for (thread in list.files(sprintf("/proc/%d/task", pid))) {
+    processx::run("chrt", c("--idle", "-p", "0", thread))
+  }
+}
+
+test_that("L1 a worker that waits for the processor longer than a heartbeat is heard later", {
+  skip_if_not(nzchar(Sys.which("chrt")), "chrt")
+  local_settings(muster.quiet = TRUE)
+  local_load(16L)
+  cl <- local_cluster(2, heartbeat = 0.1)
+  pids <- unlist(parallel::clusterCall(cl, Sys.getpid))
+  for (pid in pids) starve(pid)
+  values <- cluster_map(cl, 1:200, remote(function(i) sum(seq_len(1e4)) + i))
+  expect_identical(values, as.list(sum(seq_len(1e4)) + 1:200))
+  expect_identical(unlist(parallel::clusterCall(cl, Sys.getpid)), pids)
+  expect_identical(sum(cluster_status(cl)$restarts), 0L)
 })

@@ -44,7 +44,7 @@ static void mix_worker(uint64_t *hash, const struct ex *ex,
                 (uint64_t)worker->killed << 5 | (uint64_t)worker->channel << 3 |
                 (uint64_t)worker->lost_given << 2 |
                 (uint64_t)worker->again << 1 | worker->was_ready);
-  mix(hash, worker->drains);
+  mix(hash, (uint64_t)worker->presumed << 1 | worker->drains);
   mix(hash, worker->exit_how);
   mix(hash, (uint64_t)(int64_t)worker->exit_number);
   mix_time(hash, ex, worker->lost_ns);

@@ -32,6 +32,7 @@ static int64_t boot_due_ns(const struct sim *sim, const struct sim_book *book) {
 
 static int64_t news_due_ns(const struct sim *sim, const struct sim_book *book) {
   if (!sim_is_running(sim) || !book->lost || book->lost_due) return SIM_NEVER;
+  if (sim_is_awaited(book) && !book->presumed) return SIM_NEVER;
   return after(book->lost_ns, MST_NEWS_NS);
 }
 
@@ -51,6 +52,7 @@ static void boot_too_slow(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
   if (book->epoch > 0) sim_saw(SIM_SAW_restart_too_slow);
   if (book->epoch == 0) sim_saw(SIM_SAW_late_too_slow);
+  book->presumed = 1;
   if (sim_is_starting(sim)) {
     sim_start_loses(sim, MST_FAIL_DEADLINE, worker);
   } else {
@@ -74,9 +76,11 @@ static void time_of_worker(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
   if (away_due_ns(sim, book) <= sim->now_ns) {
     sim_saw(SIM_SAW_away_too_long);
+    sim->books[worker].presumed = 1;
     sim_told_closed(sim, worker);
   }
   if (boot_due_ns(sim, book) <= sim->now_ns) boot_too_slow(sim, worker);
+  if (reap_due_ns(book) <= sim->now_ns) give_up(sim, book);
   if (news_due_ns(sim, book) <= sim->now_ns) {
     sim_lost_is_due(book);
     sim_saw(SIM_SAW_lost_half_told);
@@ -85,7 +89,6 @@ static void time_of_worker(struct sim *sim, uint32_t worker) {
     sim_kill_is_due(sim, book);
     sim_saw(book->owed > 0 ? SIM_SAW_busy_killed : SIM_SAW_hung_killed);
   }
-  if (reap_due_ns(book) <= sim->now_ns) give_up(sim, book);
 }
 
 static int64_t start_due_ns(const struct sim *sim) {

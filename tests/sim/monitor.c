@@ -441,8 +441,9 @@ static void told_stop(struct sim *sim) {
 }
 
 static void told_silent(struct sim *sim, struct sim_book *book) {
-  if (!sim_is_running(sim) || book->bye_due) return;
-  if (sim_is_live(book)) sim_loses(sim, book);
+  if (!sim_is_running(sim) || book->bye_due || !sim_is_live(book)) return;
+  book->presumed = 1;
+  sim_loses(sim, book);
 }
 
 void sim_monitor_event(struct sim *sim, const struct mst_event *event) {

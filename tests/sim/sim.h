@@ -244,6 +244,7 @@ struct sim_book {
   int given_up;
   int64_t limit_ns; // start of its boot limit; SIM_NEVER: none
   int64_t lost_ns;
+  int presumed; // it counted as lost before any sign of its end
   int64_t bye_ns;
   int64_t kill_ns; // when it had to be killed
   // done
@@ -329,8 +330,7 @@ struct sim {
   SIGHT(launched_later) SIGHT(short_given_up) SIGHT(revived)                   \
   SIGHT(task_answered) SIGHT(task_poison) SIGHT(task_lost)                     \
   SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(interrupted)            \
-  SIGHT(ended_by_watch) SIGHT(ended_for_deafness) SIGHT(timed_out)             \
-  SIGHT(replayed) SIGHT(pinned)                                 \
+  SIGHT(ended_by_watch) SIGHT(timed_out) SIGHT(replayed) SIGHT(pinned)         \
   SIGHT(began_partly) SIGHT(lost_before_started) SIGHT(joined)                 \
   SIGHT(late_died_booting) SIGHT(late_too_slow) SIGHT(ended_unlaunched)        \
   SIGHT(pending) SIGHT(forked_from_queue) SIGHT(cancelled_launch)              \

@@ -41,3 +41,15 @@ test_cluster("workers are added although the fork server is stopped", {
   defer(function() cluster_stop(cl2))
   expect_identical(clusterCall(cl2, function() 1), list(1, 1))
 })
+
+test_cluster("L2 how a worker ended is known, however late its fork server is", {
+  skip_without_fork()
+  cl <- local_cluster(1, healing = FALSE, start = "fork")
+  pid <- server_of(cl)
+  tools::pskill(pid, tools::SIGSTOP)
+  defer(function() tools::pskill(pid, tools::SIGCONT))
+  tools::pskill(cl[[1]]$pid, tools::SIGTERM)
+  system(sprintf("(sleep 1.2; kill -CONT %d) &", pid))
+  lost <- expect_error(clusterCall(cl, function() 1), class = "muster_error_lost")
+  expect_identical(lost$signal, 15L)
+})

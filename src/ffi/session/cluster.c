@@ -482,19 +482,16 @@ SEXP ffi_node_heals(SEXP node) {
                           !look_at(peer).dead);
 }
 
+// ffi_node_status waits until it is known how a lost worker ended, or that nobody can tell.
 SEXP ffi_node_status(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  // How a lost worker ended may become known a little later.
-  const int64_t deadline_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
-  struct mst_look look;
-  do {
-    ffi_run_slice(peer->cluster->session, 5);
-    look = look_at(peer);
-  } while (look.state == MST_WORKER_LOST && !look.exit_known &&
-           mst_clock_now() < deadline_ns);
-  return describe_peer(peer);
+  if (peer != NULL) ffi_run_slice(peer->cluster->session, 0);
+  while (peer != NULL && look_at(peer).ending) {
+    ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);
+    peer = ffi_peer_of(node, &outcome); // a handler may have stopped it
+  }
+  return peer == NULL ? Rf_ScalarInteger((int)outcome) : describe_peer(peer);
 }
 
 // ffi_node_host gives the name of the host of the worker to which a node's pointer refers.
