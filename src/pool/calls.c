@@ -243,23 +243,6 @@ static void drain(struct mst_calls *calls, struct mst_slot *slot,
   mst_calls_sweep(calls);
 }
 
-// hand_back gives the tasks of a worker whose launch waits in a queue to others.
-static void hand_back(struct mst_calls *calls, struct mst_slot *slot) {
-  struct mst_mailbox *mailbox = &slot->mailbox;
-  if (worker_of(calls, slot)->state != MST_WORKER_PENDING) return;
-  for (struct mst_call *call = mailbox->first, *next; call != NULL;
-       call = next) {
-    next = call->next;
-    if (!call->is_task || call->cancelled) continue;
-    const int awaited = call->id <= mailbox->awaited;
-    // Without memory it stays, and waits with its worker.
-    if (mst_dispatch_return(&calls->dispatch, call) != 0) continue;
-    mst_calls_effects(calls, slot, mst_mailbox_withdraw(mailbox, call));
-    if (awaited) mst_dispatch_await(&calls->dispatch, call);
-    calls->to_dispatch = 1;
-  }
-}
-
 void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   const enum mst_worker_state state = worker_of(calls, slot)->state;
@@ -304,7 +287,9 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
     break;
   }
   mst_pool_event(&calls->pool, event, calls->now_ns);
-  if (event->kind == MST_EV_PENDING) hand_back(calls, slot);
+  if (event->kind == MST_EV_PENDING &&
+      worker_of(calls, slot)->state == MST_WORKER_PENDING)
+    mst_slot_hand_back(calls, slot);
 }
 
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker,

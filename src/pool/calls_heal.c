@@ -156,11 +156,14 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   tell(calls, event);
   const struct mst_call *first = slot->mailbox.first;
   const int again = slot->oom && first != NULL && first->losses > 0;
+  const int hangs = slot->why == MST_WHY_HEARTBEAT;
   const int64_t ran_ns = calls->now_ns - slot->head_ns;
   slot->hold_ns =
       2 * ran_ns > MST_ALONE_HOLD_NS ? 2 * ran_ns : MST_ALONE_HOLD_NS;
   set_alone(calls, slot, again ? MST_ALONE_NEXT : MST_ALONE_NOT);
   let_go(calls, slot);
+  // Its replacement may be as long in coming as its host hangs.
+  if (hangs) mst_slot_hand_back(calls, slot);
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }
 

@@ -29,6 +29,9 @@ void mst_calls_go_on(struct mst_calls *calls);
 // mst_calls_effects handles the effects of calls leaving a mailbox (enum mst_mailbox_effect).
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects);
+// mst_slot_hand_back gives the tasks of a worker that won't be there soon to others: its launch
+// waits in a queue, or its host hangs.
+void mst_slot_hand_back(struct mst_calls *calls, struct mst_slot *slot);
 // mst_calls_drop_unsent drops a worker's cancelled calls that weren't sent, and also the sent ones
 // if the worker has ended as requested.
 void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot);

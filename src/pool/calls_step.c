@@ -91,3 +91,18 @@ void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
   mst_calls_effects(calls, slot,
                     mst_mailbox_drop_cancelled(&slot->mailbox, ended));
 }
+
+void mst_slot_hand_back(struct mst_calls *calls, struct mst_slot *slot) {
+  struct mst_mailbox *mailbox = &slot->mailbox;
+  for (struct mst_call *call = mailbox->first, *next; call != NULL;
+       call = next) {
+    next = call->next;
+    if (!call->is_task || call->cancelled) continue;
+    const int awaited = call->id <= mailbox->awaited;
+    // Without memory it stays, and waits with its worker.
+    if (mst_dispatch_return(&calls->dispatch, call) != 0) continue;
+    mst_calls_effects(calls, slot, mst_mailbox_withdraw(mailbox, call));
+    if (awaited) mst_dispatch_await(&calls->dispatch, call);
+    calls->to_dispatch = 1;
+  }
+}

@@ -148,3 +148,26 @@ test_that("a session that ends without a stop leaves nothing on a host", {
   expect_all_gone(session)
   expect_identical(list.files(session$tmpdir), character())
 })
+
+test_cluster("Q2 the tasks of a frozen host's workers go to idle ones, and they come back", {
+  limit_time(60)
+  cl <- local_cluster(list(1, here_by_link(2)), heartbeat = 1)
+  far <- node_pids(cl)[2:3]
+  frozen <- c(far, parent_of(far[1L]), parent_of(parent_of(far[1L])))
+  defer(function() for (pid in frozen) tools::pskill(pid, tools::SIGCONT))
+  begun <- file.path(local_folder(), "begun")
+  tasks <- lapply(1:6, function(i) {
+    task_submit(cl, remote(function(i, begun) {
+      file.create(paste0(begun, i))
+      Sys.sleep(0.5)
+      i * 2
+    }), i, begun)
+  })
+  wait_until(sum(file.exists(paste0(begun, 1:6))) == 3L)
+  for (pid in frozen) tools::pskill(pid, tools::SIGSTOP)
+  got <- suppressMessages(tasks_collect(tasks))
+  expect_identical(got, as.list(1:6 * 2))
+  expect_identical(process_stat(frozen[4L])[1L], "T") # nobody waited for the host
+  for (pid in rev(frozen)) tools::pskill(pid, tools::SIGCONT)
+  expect_identical(suppressMessages(clusterCall(cl, function() 1)), list(1, 1, 1))
+})
