@@ -39,39 +39,6 @@ enum mst_beat __wrap_mst_heal_beat(struct mst_heal *heal,
 // ---- the worker states
 
 void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
-                           int64_t now_ns);
-int __real_mst_pool_next_action(struct mst_pool *pool,
-                                struct mst_action *action);
-int __wrap_mst_pool_next_action(struct mst_pool *pool,
-                                struct mst_action *action);
-void __real_mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
-void __wrap_mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
-void __real_mst_heal_back(struct mst_heal *heal, int64_t now_ns);
-void __wrap_mst_heal_back(struct mst_heal *heal, int64_t now_ns);
-void __real_mst_heal_heard(struct mst_heal *heal, int64_t now_ns);
-void __wrap_mst_heal_heard(struct mst_heal *heal, int64_t now_ns);
-void __real_mst_heal_idle(struct mst_heal *heal);
-void __wrap_mst_heal_idle(struct mst_heal *heal);
-void __real_mst_heal_answered(struct mst_heal *heal);
-void __wrap_mst_heal_answered(struct mst_heal *heal);
-enum mst_heal_verdict __real_mst_heal_lost(struct mst_heal *heal,
-                                           const struct mst_heal_policy *policy,
-                                           enum mst_heal_at at,
-                                           uint32_t *losses, int64_t now_ns);
-enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
-                                           const struct mst_heal_policy *policy,
-                                           enum mst_heal_at at,
-                                           uint32_t *losses, int64_t now_ns);
-enum mst_beat __real_mst_heal_beat(struct mst_heal *heal,
-                                   const struct mst_heal_policy *policy,
-                                   int64_t slept_ns, int64_t now_ns);
-enum mst_beat __wrap_mst_heal_beat(struct mst_heal *heal,
-                                   const struct mst_heal_policy *policy,
-                                   int64_t slept_ns, int64_t now_ns);
-
-// ---- the worker states
-
-void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
                            int64_t now_ns) {
   struct sim *sim = sim_running();
   struct mst_event given = *event;
