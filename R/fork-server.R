@@ -161,7 +161,7 @@ wait_for_server <- function(pointer, base, call, made) {
   # An interrupt must not leave an unregistered server behind.
   waited <- FALSE
   on.exit(if (!waited) end_server(pointer, base))
-  ready <- .Call(ffi_server_wait, pointer, start_timeout())
+  ready <- server_boots(pointer)
   if (ready) {
     waited <- TRUE
     return(made())
@@ -171,6 +171,20 @@ wait_for_server <- function(pointer, base, call, made) {
     return(list(refused = state$text))
   }
   abort_boot(state, call)
+}
+
+# TRUE once it is ready, FALSE if it has ended or takes too long. Hosts that come meanwhile don't
+# wait for it.
+server_boots <- function(pointer) {
+  end_s <- proc.time()[["elapsed"]] + start_timeout()
+  repeat {
+    left_s <- end_s - proc.time()[["elapsed"]]
+    ready <- .Call(ffi_server_wait, pointer, max(0, if (the$joins) min(0.1, left_s) else left_s))
+    if (ready || left_s <= 0 || .Call(ffi_server_state, pointer)$state != "booting") {
+      return(ready)
+    }
+    if (the$joins) begin_joins()
+  }
 }
 
 abort_boot <- function(state, call) {

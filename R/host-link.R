@@ -218,15 +218,17 @@ check_facts <- function(facts, plan) {
 host_servers <- function(plans, again = TRUE) {
   begun <- list()
   complete <- FALSE
-  on.exit(if (!complete) {
-    for (one in begun) {
-      if (typeof(one$pointer) == "externalptr") end_server(one$pointer, "")
-    }
-  })
+  on.exit(if (!complete) end_begun(begun))
   for (plan in plans) begun <- c(begun, list(begin_host_server(plan)))
   servers <- Map(finish_host_server, plans, begun, again)
   complete <- TRUE
   servers
+}
+
+end_begun <- function(begun) {
+  for (one in begun) {
+    if (typeof(one$pointer) == "externalptr") end_server(one$pointer, "")
+  }
 }
 
 # list(server) that there is, or list(pointer, link, key) of one that boots.
@@ -332,7 +334,7 @@ drop_host <- function(key) {
 # host; and when plan_look() has said. It may be called while it waits for a fork server.
 join_hosts <- function() {
   if (the$joins) {
-    return(invisible())
+    return(begin_joins())
   }
   the$joins <- TRUE
   on.exit({
@@ -351,14 +353,46 @@ join_hosts <- function() {
   }
   later <- later_groups()
   late <- watch_jobs(Filter(is_starting, lapply(later, `[[`, "plan")), the$watch)
-  for (one in later) {
-    failed <- Filter(function(job) identical(job$plan$host$key, one$plan$host$key), late)
-    begun <- !is.null(the$hosts[[one$plan$host$key]])
-    if (length(failed) || (begun && !is_starting(one$plan))) {
-      join_host(one$plan, one$id, one$group, if (length(failed)) failed[[1L]]$error)
-    }
+  for (job in late) the$begun[[job$plan$host$key]] <- job$error
+  on.exit(end_joins(), add = TRUE)
+  joined <- character() # each once: what fails now is asked for again later
+  repeat {
+    begin_joins()
+    ready <- Filter(function(one) {
+      !is.null(the$begun[[one$plan$host$key]]) && !paste(one$id, one$group) %in% joined
+    }, later_groups())
+    if (!length(ready)) break
+    one <- ready[[1L]]
+    key <- one$plan$host$key
+    begun <- the$begun[[key]]
+    the$begun[[key]] <- list() # not another one meanwhile
+    join_host(one$plan, one$id, one$group, begun)
+    the$begun[[key]] <- NULL
+    joined <- c(joined, paste(one$id, one$group))
   }
   if (!length(later_groups())) the$watch <- NULL
+}
+
+# begin_joins() has a fork server boot on each host whose link has come up or is gone: the$begun has
+# what begin_host_server() gives, or the error, by the host's key. It is called again while one of
+# them is waited for, so that they boot at once.
+begin_joins <- function() {
+  for (one in later_groups()) {
+    key <- one$plan$host$key
+    if (is.null(the$begun[[key]]) && !is.null(the$hosts[[key]]) && !is_starting(one$plan)) {
+      the$begun[[key]] <- tryCatch(begin_join(one$plan), error = identity)
+    }
+  }
+}
+
+begin_join <- function(plan) {
+  finish_link(plan)
+  begin_host_server(plan)
+}
+
+end_joins <- function() {
+  end_begun(the$begun)
+  the$begun <- list()
 }
 
 # ---- Hosts that are lost
@@ -518,13 +552,12 @@ later_groups <- function() {
   }))
 }
 
-# failed: why the host won't come, NULL if its link is up or gone.
-join_host <- function(plan, id, group, failed) {
+# begun: of its fork server, or why there is none.
+join_host <- function(plan, id, group, begun) {
   joined <- tryCatch(
     {
-      if (!is.null(failed)) stop(failed) # tidy: raised above
-      finish_link(plan)
-      server <- server_for(plan, again = FALSE)
+      if (inherits(begun, "error")) stop(begun) # tidy: raised above
+      server <- finish_host_server(plan, begun, again = FALSE)
       if (!is.null(server$refused)) abort_refused(plan, server$refused)
       server
     },

@@ -9,6 +9,7 @@ the$hosts <- list() # links to other hosts: list(key, pointer, command, facts), 
 the$host_keys <- 0L # how many keys were given
 the$reached <- character() # keys of hosts that a start is about to use
 the$joins <- FALSE # is join_hosts() at work?
+the$begun <- list() # fork servers that boot for it, see begin_joins()
 the$watch <- NULL # what it remembers of jobs that are pending
 the$plain <- TRUE # no cluster yet without workers, with `scale`, or with streams
 the$scales <- FALSE # did any cluster have `scale`?

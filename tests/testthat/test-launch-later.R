@@ -100,3 +100,29 @@ test_cluster("with too few workers there the start waits, and fails with the fir
   expect_identical(cluster_status(cl)$state, c("idle", "idle"))
   cluster_stop(cl)
 })
+
+test_cluster("L5 hosts that join later boot at once", {
+  skip_if_limited()
+  skip_without_fork()
+  limit_time(60)
+  there <- local_folder()
+  boots <- local_folder()
+  # Each fork server waits in its startup file for those of the other hosts.
+  profile <- tempfile(fileext = ".R")
+  defer(function() unlink(profile))
+  writeLines(c(
+    "if (any(grepl('boot.R', commandArgs(), fixed = TRUE))) {",
+    sprintf("  file.create(file.path('%s', Sys.getpid()))", boots),
+    sprintf("  while (length(list.files('%s')) < 3L) Sys.sleep(0.01)", boots),
+    "}"
+  ), profile)
+  command <- paste0(
+    "until test -e ", there, "/all; do sleep 0.05; done; R_PROFILE_USER=", profile, " ",
+    host_command()
+  )
+  hosts <- lapply(1:3, function(i) launch_command(command, 1, paste0("host", i)))
+  cl <- local_cluster(c(list(1), hosts), wait = 1)
+  file.create(file.path(there, "all"))
+  expect_identical(healed(clusterCall(cl, function() 5))$value, list(5, 5, 5, 5))
+  expect_length(list.files(boots), 3L)
+})
