@@ -349,3 +349,20 @@ faults_library <- function() {
   skip_if_not(file.exists(file), "no C compiler here")
   file
 }
+
+# ---- a loaded machine
+
+# Processes that compute until the block ends.
+local_load <- function(n = 8L, frame = parent.frame()) {
+  busy <- lapply(seq_len(n), function(i) {
+    processx::process$new("sh", c("-c", "while :; do :; done"))
+  })
+  defer(function() for (one in busy) one$kill(), frame)
+}
+
+# Each thread of it only runs when no other process wants the processor.
+starve <- function(pid) {
+  for (thread in list.files(sprintf("/proc/%d/task", pid))) {
+    processx::run("chrt", c("--idle", "-p", "0", thread))
+  }
+}

@@ -1,13 +1,6 @@
 # A loaded machine: eight processes compute beside each test. A worker that waits for the processor
 # isn't late, and muster's own work after a call isn't the call's.
 
-local_load <- function(n = 8L, frame = parent.frame()) {
-  busy <- lapply(seq_len(n), function(i) {
-    processx::process$new("sh", c("-c", "while :; do :; done"))
-  })
-  defer(function() for (one in busy) one$kill(), frame)
-}
-
 test_that("L1 a cancel, a limit, an error, an interrupt end no worker that obeys", {
   local_settings(muster.quiet = TRUE)
   local_load()
@@ -81,13 +74,6 @@ test_that("L1 a call that doesn't obey is ended after a second of its own", {
     pid <- again
   }
 })
-
-# Each thread of it only runs when no other process wants the processor.
-starve <- function(pid) {
-  for (thread in list.files(sprintf("/proc/%d/task", pid))) {
-    processx::run("chrt", c("--idle", "-p", "0", thread))
-  }
-}
 
 test_that("L1 a worker that waits for the processor longer than a heartbeat is heard later", {
   skip_if_not(nzchar(Sys.which("chrt")), "chrt")
