@@ -199,7 +199,7 @@ reference_policy <- function() {
 
 # Further arguments of the user's function, in the words in which code speaks of those in `...`.
 check_arguments <- function(args, call) {
-  names <- arg_names(args)
+  names <- if (length(args)) arg_names(args)
   for (i in seq_along(args)) {
     check_references(args[[i]], names[i], call, refused = c("connection", "task"))
   }
@@ -261,6 +261,9 @@ scan_has <- function(seen, kinds) any(bitwAnd(seen, scan_bits[kinds]) != 0L)
 # before: elements of a whole that come before x.
 find_reference <- function(x, name, before = 0L) {
   seen <- .Call(ffi_scan, x)
+  if (seen == 0L) {
+    return(NULL)
+  }
   for (kind in c("task", "connection", "pointer", "code")) {
     if (scan_has(seen, c(kind, "s4"))) {
       where <- reference_path(x, kind, name, before, 64L)

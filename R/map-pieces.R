@@ -77,7 +77,7 @@ hold_job <- function(map) {
 # Also runs after an error or an interrupt.
 map_leave <- function(map) {
   end_progress(map$progress)
-  task_cancel(map$tasks)
+  if (length(map$tasks)) task_cancel(map$tasks)
   .Call(ffi_job_release, map$held[[1L]])
 }
 
@@ -108,13 +108,10 @@ submit_piece <- function(map, action) {
     number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L]),
     taken = FALSE # is its end known to map$queue?
   ), parent = emptyenv())
-  if (!is.null(map$failure) && piece$first > map$failure$at) {
-    return()
-  }
   nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
   x <- elements_at(map, piece$first:piece$last)
-  arguments <- list(map$held[[2L]], x, stream, piece$first)
+  arguments <- list(map$held[[2L]], x, stream, piece$first, action[8L])
   task <- .Call(
     ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
     as.double(c(action[5L], map$timeout, 0, 0, action[7L])), NULL
@@ -160,8 +157,10 @@ map_fails <- function(map, failures) {
   first <- first_failure(failures)
   if (first$at == 0) first$raise()
   if (is.null(map$failure) || first$at < map$failure$at) map$failure <- first
+  .Call(ffi_pieces_stop, map$queue, map$failure$at)
   later <- vapply(map$pieces, function(piece) piece$first > map$failure$at, NA)
   task_cancel(map$tasks[later])
+  for (piece in map$pieces[later]) .Call(ffi_pieces_ended, map$queue, piece$number)
   map$tasks[later] <- NULL
   map$pieces[later] <- NULL
 }
@@ -189,6 +188,7 @@ take_piece <- function(map, piece, task) {
     return(lose_piece(map, piece, loss))
   }
   if (!is.null(value$failed)) {
+    .Call(ffi_pieces_ended, map$queue, piece$number)
     at <- elements[value$failed]
     return(failure_at(at, function() abort_element(map, value, elements, task)))
   }
@@ -197,7 +197,10 @@ take_piece <- function(map, piece, task) {
   }
   piece$taken <- TRUE
   put_results(map, piece$first, value$values)
-  .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
+  .Call(
+    ffi_pieces_done, map$queue, piece$number,
+    as.double(c(length(value$values), value$seconds, value$setup))
+  )
   NULL
 }
 

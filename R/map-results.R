@@ -74,7 +74,8 @@ map_values <- function(map) {
   } else if (!is.null(map$like)) {
     join_values(map$results, map$like, map$names)
   } else {
-    structure(map$results, names = map$names)
+    if (!is.null(map$names)) names(map$results) <- map$names
+    map$results
   }
 }
 

@@ -45,7 +45,7 @@ cluster_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retri
   check_given(.cl, ".cl", call)
   check_given(.l, ".l", call)
   check_given(.fun, ".fun", call)
-  options <- map_options(environment())
+  options <- map_options(environment(), now_options)
   map_now(.cl, columns_of, .l, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
@@ -58,7 +58,7 @@ task_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retries 
   check_given(.cl, ".cl", call)
   check_given(.l, ".l", call)
   check_given(.fun, ".fun", call)
-  options <- map_options(environment())
+  options <- map_options(environment(), ahead_options)
   map_ahead(.cl, columns_of, .l, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 

@@ -3,7 +3,8 @@
 #' Works like `lapply(.x, .fun, ...)`, but hands the elements out to the workers in pieces. How
 #' long the first elements take decides the size of the pieces: large where elements are quick,
 #' single elements where they are slow, and smaller towards the end so that all workers finish
-#' together.
+#' together. Where elements turn out slower, their worker hands back what it hasn't begun after a
+#' tenth of a second.
 #'
 #' The function, its further arguments and the objects that it uses from your session are sent to
 #' each worker once, and not again while they stay the same. Each piece starts from what was sent:
@@ -202,15 +203,22 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
-  options <- map_options(environment())
+  options <- map_options(environment(), now_options)
   map_now(.cl, elements_of, .x, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 
-# The arguments of a map's verb that say how, by their names without the dot. verb: its frame.
-map_options <- function(verb) {
-  names <- names(formals(sys.function(sys.parent())))
-  names <- setdiff(names, c(".cl", ".x", ".l", ".fun", "...", ".args"))
-  structure(mget(names, verb), names = sub("^[.]", "", names))
+# The arguments of the maps' verbs that say how: of those that wait, and of those that don't.
+now_options <- c(
+  ".seed", ".retries", ".timeout", ".speculate", ".progress", ".on_error", ".value", ".reduce",
+  ".init", ".on_result"
+)
+ahead_options <- setdiff(now_options, c(".speculate", ".progress"))
+
+# These, by their names without the dot. verb: its frame.
+map_options <- function(verb, names) {
+  options <- mget(names, verb)
+  names(options) <- substring(names, 2L)
+  options
 }
 
 # elements: elements_of() or columns_of(), which tells what x has. frame: where the call was made.
@@ -246,8 +254,8 @@ make_map <- function(cl, elements, x, fun, args, more, options, ahead, frame, ca
 }
 
 map_args <- function(args, more, fun, options, call) {
-  own <- paste0(".", c("args", names(options)))
-  user_args(args, more, fun, own, c(".cl", ".x", ".l", ".fun"), call)
+  own <- function() paste0(".", c("args", names(options)))
+  user_args(args, more, fun, own(), c(".cl", ".x", ".l", ".fun"), call)
 }
 
 map_terms <- function(options, call) {

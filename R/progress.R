@@ -45,12 +45,15 @@ progress_kind <- function(wanted) {
   asked <- !is.null(wanted)
   quiet <- isTRUE(getOption("muster.quiet"))
   if (!asked) wanted <- progress_option()
-  if (isFALSE(wanted) || (!asked && (quiet || output_is_kept()))) {
+  auto <- identical(wanted, "auto")
+  # In an order that costs most calls little.
+  if (isFALSE(wanted) || (auto && !(interactive() && !quiet)) ||
+    (!asked && (quiet || output_is_kept()))) {
     return(NULL)
   }
   can <- line_is_possible() && !output_is_kept()
-  if (identical(wanted, "auto")) {
-    return(if (can && interactive() && !quiet) "bar")
+  if (auto) {
+    return(if (can) "bar")
   }
   if (can) "bar" else "lines"
 }

@@ -53,7 +53,7 @@ task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries =
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
-  options <- map_options(environment())
+  options <- map_options(environment(), ahead_options)
   map_ahead(.cl, elements_of, .x, .fun, dots_given(...), .args, options, parent.frame(), call)
 }
 

@@ -150,7 +150,7 @@ warm_up <- function(setup) {
     fun = identity, args = list(), globals = list(), packages = character(),
     namespaces = character(), returns = FALSE, fresh = FALSE
   ), NULL, xdr = FALSE)))
-  map_piece(0, 1:2, NULL, 1)
+  map_piece(0, 1:2, NULL, 1, 1)
   job_drop(0)
   job_keep(list(0.5, serialize(context_now(), NULL, xdr = FALSE)))
   context_enter(0.5)

@@ -1,10 +1,11 @@
 # A worker's side of cluster_map().
 
 # list(values, packed, failures, setup, seconds), or with `failed` (which element) and `error` or
-# `misfit`, see first_misfit().
+# `misfit`, see first_misfit(). There are fewer values than elements once these have taken `budget`
+# seconds; 0: all have one.
 # failures: which of the values are errors that .on_error = "return" lets pass. first: the number of
 # the piece's first element.
-map_piece <- function(id, x, seed, first) {
+map_piece <- function(id, x, seed, first, budget) {
   run_to_end()
   begin <- clock_seconds()
   piece <- NULL
@@ -20,19 +21,23 @@ map_piece <- function(id, x, seed, first) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
   }
-  piece <- new_piece(x, length(if (isTRUE(job$columns)) x[[1L]] else x), isTRUE(job$columns))
+  piece <- new_piece(
+    x, length(if (isTRUE(job$columns)) x[[1L]] else x), isTRUE(job$columns), budget
+  )
   failures <- integer()
+  seconds <- 0
   noun <- if (is.null(job$loop)) "element" else "task"
   the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
-    failure <- piece_error(interruptible(do.call(loop, job$args, quote = TRUE)))
+    failure <- piece_error(seconds <- interruptible(do.call(loop, job$args, quote = TRUE)))
     if (is.null(failure)) break
     if (!job$returns) break
     piece$values[[piece$at]] <- failure
     failures <- c(failures, piece$at)
   }
-  done <- if (is.null(failure)) piece$values else piece$values[seq_len(piece$at - 1L)]
+  count <- if (is.null(failure)) piece$at else piece$at - 1L
+  done <- if (count == piece$last) piece$values else piece$values[seq_len(count)]
   misfit <- first_misfit(done, job$like)
   if (!is.null(failure) || !is.null(misfit)) {
     failed <- if (is.null(misfit)) piece$at else misfit$at
@@ -41,10 +46,10 @@ map_piece <- function(id, x, seed, first) {
       error = failure, misfit = misfit, setup = ready - begin, seconds = clock_seconds() - ready
     ))
   }
-  packed <- .Call(ffi_pack, piece$values)
+  packed <- .Call(ffi_pack, done)
   list(
-    values = if (is.null(packed)) piece$values else packed, packed = !is.null(packed),
-    failures = failures, setup = ready - begin, seconds = max(0, clock_seconds() - ready)
+    values = if (is.null(packed)) done else packed, packed = !is.null(packed),
+    failures = failures, setup = ready - begin, seconds = seconds
   )
 }
 
@@ -110,10 +115,10 @@ clock_seconds <- function() as.numeric(Sys.time())
 
 # last: the last element to be evaluated. columns: is x a list of vectors, whose i-th elements are
 # the arguments?
-new_piece <- function(x, n, columns) {
+new_piece <- function(x, n, columns, budget = 0) {
   list2env(list(
     values = vector("list", n), at = integer(1L), # not a constant: it is changed in place
-    last = n, call = if (columns) column_call(x)
+    last = n, call = if (columns) column_call(x), clock = c(budget, 0)
   ), parent = emptyenv())
 }
 
@@ -132,7 +137,8 @@ map_elements <- function(...) {
   # By get(): these are in the environment from element_loop().
   piece <- get("piece")
   .Call(
-    ffi_map_elements, environment(), piece$values, piece$at, piece$last, get("seed"), piece$call
+    ffi_map_elements, environment(), piece$values, piece$at, piece$last, get("seed"), piece$call,
+    piece$clock
   )
 }
 map_around <- new.env(parent = .BaseNamespaceEnv)

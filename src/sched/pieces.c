@@ -15,10 +15,16 @@
 #define PIECE_ONCE_S 0.005
 // Even at the end a piece should take longer than handing it out.
 #define PIECE_LEAST_S 0.002
+// Handing out takes a fifth of this: less isn't shared out. If its elements turn out slow the
+// others wait for one: that should be little of what they have to do.
+#define PIECE_WHOLE_S 0.0005
+#define PIECE_WHOLE_LEAST 16
 // If pieces take less, each worker gets a second one to go on with.
 #define PIECE_QUICK_S 0.02
 // The time before a piece's elements should be at most a twentieth of the piece.
 #define SETUP_TIMES 20
+// A piece of elements whose time is known may take this many times what it should.
+#define BUDGET_TIMES 2
 // While nothing is known, a worker gets this small a part of its share.
 #define FIRST_PART 100
 // With `ahead`, no piece is larger than this part of a worker's share; with a time limit, which may
@@ -36,8 +42,10 @@ static const struct mst_late_rule rule = {.floor_ns = 100 * MST_NS_PER_MS,
 void mst_pieces_init(struct mst_pieces *pieces,
                      const struct mst_pieces_terms *terms) {
   MST_ASSERT(terms->workers > 0);
-  *pieces = (struct mst_pieces){
-      .terms = *terms, .left = terms->count, .seconds = PIECE_S};
+  *pieces = (struct mst_pieces){.terms = *terms,
+                                .left = terms->count,
+                                .stop = terms->count,
+                                .seconds = PIECE_S};
   if (terms->timeout_s > 0) {
     pieces->seconds = fmin(PIECE_S, terms->timeout_s / LIMIT_PART);
   } else if (terms->retries == 0) {
@@ -70,6 +78,21 @@ static uint64_t fresh_left(const struct mst_pieces *pieces) {
   return pieces->terms.count - pieces->next;
 }
 
+// to_size counts the elements whose pieces have no size yet.
+static uint64_t to_size(const struct mst_pieces *pieces) {
+  uint64_t left = fresh_left(pieces);
+  for (uint32_t i = 0; i < pieces->again_count; i++) {
+    const struct mst_again *again = &pieces->again[i];
+    if (again->chunk == 0) left += again->last - again->first + 1;
+  }
+  return left;
+}
+
+static double budget(const struct mst_pieces *pieces) {
+  if (pieces->terms.ahead) return 0;
+  return pieces->seconds * (pieces->rate_count > 0 ? BUDGET_TIMES : 1);
+}
+
 static double most_ahead(const struct mst_pieces_terms *terms) {
   const double parts = terms->timeout_s > 0
                            ? AHEAD_LIMIT_PARTS
@@ -77,8 +100,22 @@ static double most_ahead(const struct mst_pieces_terms *terms) {
   return ceil((double)terms->count / parts);
 }
 
+// is_tail: all that is left takes the workers less than a piece should. Each gets its share.
+static int is_tail(const struct mst_pieces *pieces) {
+  const double seconds = (double)to_size(pieces) * rate(pieces);
+  return pieces->rate_count > 0 && pieces->terms.retries > 0 &&
+         !pieces->terms.ahead &&
+         seconds < PIECE_LEAST_S * (double)pieces->terms.workers;
+}
+
+static int is_whole(const struct mst_pieces *pieces) {
+  const uint64_t left = to_size(pieces);
+  return is_tail(pieces) && (double)left * rate(pieces) < PIECE_WHOLE_S &&
+         left >= (uint64_t)PIECE_WHOLE_LEAST * pieces->terms.workers;
+}
+
 static uint64_t size_of_next(const struct mst_pieces *pieces) {
-  const double left = (double)fresh_left(pieces);
+  const double left = (double)to_size(pieces);
   // What took too long together would run again: without retries nothing may.
   if (pieces->terms.timeout_s > 0 && pieces->terms.retries == 0) return 1;
   const double workers = (double)pieces->terms.workers;
@@ -89,9 +126,14 @@ static uint64_t size_of_next(const struct mst_pieces *pieces) {
   } else if (pieces->rate_count == 0) {
     most = (double)pieces->terms.count / (workers * FIRST_PART);
   } else {
-    if (pieces->terms.retries > 0)
-      size = fmax(size, fmin(PIECE_LEAST_S / each, left / workers));
     most = pieces->seconds / each;
+    if (is_whole(pieces)) {
+      size = left;
+    } else if (is_tail(pieces)) {
+      size = fmax(size, ceil(left / (workers - pieces->tail)));
+    } else if (pieces->terms.retries > 0) {
+      size = fmax(size, PIECE_LEAST_S / each);
+    }
   }
   size = floor(fmin(fmin(size, fmax(most, 1)), left));
   return size < 1 ? 1 : (uint64_t)size;
@@ -111,7 +153,20 @@ static uint32_t places_for(const struct mst_pieces *pieces) {
 
 // ---- pieces
 
+// make_again makes room for `more` entries of `again`.
+static int make_again(struct mst_pieces *pieces, uint32_t more) {
+  if (pieces->again_capacity - pieces->again_count >= more) return 0;
+  const uint32_t capacity = 2 * (pieces->again_count + more);
+  struct mst_again *again = realloc(pieces->again, capacity * sizeof *again);
+  if (again == NULL) return -MST_EMEM;
+  pieces->again = again;
+  pieces->again_capacity = capacity;
+  return 0;
+}
+
+// make_room for one more piece, and for what any that runs may leave.
 static int make_room(struct mst_pieces *pieces) {
+  if (make_again(pieces, pieces->running + 1) != 0) return -MST_EMEM;
   if (pieces->running < pieces->capacity) return 0;
   const uint32_t capacity = pieces->capacity == 0 ? 16 : 2 * pieces->capacity;
   struct mst_piece *more = realloc(pieces->pieces, capacity * sizeof *more);
@@ -146,7 +201,8 @@ static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
       // A lost piece of several elements is retried in smaller pieces, not by the pool.
       .tries = size_of(at) == 1 ? tried : 0,
       .worker = at->worker,
-      .alone = at->alone};
+      .alone = at->alone,
+      .budget_s = budget(pieces)};
   return 1;
 }
 
@@ -158,19 +214,32 @@ static int one_is_alone(const struct mst_pieces *pieces) {
   return 0;
 }
 
+// next_again: what was lost latest; else the first elements.
+static uint32_t next_again(const struct mst_pieces *pieces) {
+  uint32_t found = 0;
+  for (uint32_t i = pieces->again_count; i > 0; i--) {
+    const struct mst_again *again = &pieces->again[i - 1];
+    if (again->chunk > 0) return i - 1;
+    if (again->first < pieces->again[found].first) found = i - 1;
+  }
+  return found;
+}
+
 // cut takes the next elements to hand out again; 0 if they must wait.
 static int cut(struct mst_pieces *pieces, struct mst_piece *piece) {
-  struct mst_again *again = &pieces->again[pieces->again_count - 1];
+  const uint32_t at = next_again(pieces);
+  struct mst_again *again = &pieces->again[at];
   if (again->alone && pieces->running > 0) return 0;
+  const uint64_t size = again->chunk > 0 ? again->chunk : size_of_next(pieces);
   uint64_t last = again->last;
-  if (again->last - again->first >= again->chunk)
-    last = again->first + again->chunk - 1;
+  if (again->last - again->first >= size) last = again->first + size - 1;
   *piece = (struct mst_piece){.first = again->first,
                               .last = last,
                               .lost = again->lost,
                               .alone = again->alone};
   if (last == again->last) {
     pieces->again_count--;
+    memmove(again, again + 1, (pieces->again_count - at) * sizeof *again);
   } else {
     again->first = last + 1;
   }
@@ -183,6 +252,7 @@ static int next_run(struct mst_pieces *pieces, int64_t now_ns,
   if (pieces->again_count == 0 && fresh_left(pieces) == 0) return 0;
   if (pieces->running >= places_for(pieces) || one_is_alone(pieces)) return 0;
   if (make_room(pieces) != 0) return -MST_EMEM;
+  const int was_tail = is_tail(pieces);
   if (pieces->again_count > 0) {
     if (!cut(pieces, &piece)) return 0;
   } else {
@@ -192,6 +262,9 @@ static int next_run(struct mst_pieces *pieces, int64_t now_ns,
   }
   piece.group = ++pieces->groups;
   piece.worker = MST_PIECE_NONE;
+  pieces->tail = was_tail && pieces->tail + 1 < pieces->terms.workers
+                     ? pieces->tail + 1
+                     : 0;
   return run(pieces, &piece, now_ns, action);
 }
 
@@ -257,14 +330,16 @@ static double median_rate(const struct mst_pieces *pieces) {
 static const struct mst_piece *find_late(const struct mst_pieces *pieces,
                                          int64_t now_ns) {
   const double each_ns = median_rate(pieces) * (double)MST_NS_PER_S;
+  const double most_ns = budget(pieces) * (double)MST_NS_PER_S + each_ns;
   const struct mst_piece *found = NULL;
   for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs || piece->over) continue;
     // The first piece on a worker may load packages: that isn't late.
-    const double expected_ns = fmin(each_ns * (double)size_of(piece) +
-                                        pieces->setup_s * (double)MST_NS_PER_S,
-                                    9e18);
+    const double expected_ns =
+        fmin(fmin(each_ns * (double)size_of(piece), most_ns) +
+                 pieces->setup_s * (double)MST_NS_PER_S,
+             9e18);
     const int is_late =
         now_ns - piece->begin_ns > mst_late_after(&rule, (int64_t)expected_ns);
     if (is_late && (found == NULL || piece->begin_ns < found->begin_ns) &&
@@ -335,18 +410,51 @@ int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece) {
          pieces->pieces[piece].over;
 }
 
-void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece) {
-  struct mst_piece *at = running(pieces, piece);
+static void end_piece(struct mst_pieces *pieces, struct mst_piece *at) {
+  const uint32_t piece = (uint32_t)(at - pieces->pieces);
   pieces->cancels -= at->cancel;
   at->runs = at->cancel = 0;
   if (piece < pieces->unused) pieces->unused = piece;
   pieces->running--;
 }
 
+void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece) {
+  struct mst_piece *at = running(pieces, piece);
+  if (!at->over && copies_of(pieces, at->group) == 1)
+    pieces->left -= size_of(at);
+  end_piece(pieces, at);
+}
+
+// hand_back puts elements before all that were never handed out, but for those that aren't wanted
+// any more. There is room.
+static void hand_back(struct mst_pieces *pieces, struct mst_again again) {
+  const uint64_t end = again.last + 1;
+  const uint64_t from = again.first < pieces->stop ? pieces->stop : again.first;
+  if (end > from) pieces->left -= end - from;
+  if (again.first >= pieces->stop) return;
+  if (end > from) again.last = from - 1;
+  MST_ASSERT(pieces->again_count < pieces->again_capacity);
+  pieces->again[pieces->again_count++] = again;
+}
+
+void mst_pieces_stop(struct mst_pieces *pieces, uint64_t at) {
+  if (at >= pieces->stop) return;
+  pieces->stop = at;
+  const uint64_t fresh = at > pieces->next ? at : pieces->next;
+  pieces->left -= pieces->terms.count - fresh;
+  pieces->terms.count = fresh;
+  const uint32_t count = pieces->again_count;
+  pieces->again_count = 0;
+  for (uint32_t i = 0; i < count; i++)
+    hand_back(pieces, pieces->again[i]);
+}
+
 enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
-                                   double seconds, double setup_s) {
+                                   uint64_t count, double seconds,
+                                   double setup_s) {
   const struct mst_piece done = *running(pieces, piece);
-  mst_pieces_ended(pieces, piece);
+  MST_ASSERT(count > 0 && count <= size_of(&done));
+  end_piece(pieces, &pieces->pieces[piece]);
   if (done.over) return MST_PIECE_DROP;
   for (uint32_t i = 0; i < pieces->capacity; i++) {
     struct mst_piece *other = &pieces->pieces[i];
@@ -354,11 +462,19 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
     other->over = other->cancel = 1;
     pieces->cancels++;
   }
-  pieces->left -= size_of(&done);
-  note_rate(pieces, seconds / (double)size_of(&done));
+  pieces->left -= count;
+  note_rate(pieces, seconds / (double)count);
   pieces->setup_s = fmax(pieces->setup_s, setup_s);
   if (pieces->terms.timeout_s <= 0 && pieces->terms.retries > 0)
     pieces->seconds = fmax(PIECE_S, SETUP_TIMES * setup_s);
+  if (count < size_of(&done)) {
+    hand_back(pieces,
+              (struct mst_again){.first = done.first + count,
+                                 .last = done.last,
+                                 .chunk = done.lost > 0 ? size_of(&done) : 0,
+                                 .lost = done.lost,
+                                 .alone = done.alone});
+  }
   return MST_PIECE_COUNTS;
 }
 
@@ -366,23 +482,16 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
 static int hand_out_again(struct mst_pieces *pieces,
                           const struct mst_piece *piece, uint32_t lost,
                           int was_late, int alone) {
-  if (pieces->again_count == pieces->again_capacity) {
-    const uint32_t capacity =
-        pieces->again_capacity == 0 ? 8 : 2 * pieces->again_capacity;
-    struct mst_again *more = realloc(pieces->again, capacity * sizeof *more);
-    if (more == NULL) return -MST_EMEM;
-    pieces->again = more;
-    pieces->again_capacity = capacity;
-  }
+  if (make_again(pieces, pieces->running + 1) != 0) return -MST_EMEM;
   const uint64_t count = size_of(piece);
   const int single =
       count <= CUTS || (!was_late && lost >= pieces->terms.retries);
-  pieces->again[pieces->again_count++] =
-      (struct mst_again){.first = piece->first,
-                         .last = piece->last,
-                         .chunk = single ? 1 : (count + CUTS - 1) / CUTS,
-                         .lost = lost,
-                         .alone = alone != 0};
+  hand_back(pieces,
+            (struct mst_again){.first = piece->first,
+                               .last = piece->last,
+                               .chunk = single ? 1 : (count + CUTS - 1) / CUTS,
+                               .lost = lost,
+                               .alone = alone != 0});
   return 0;
 }
 
@@ -391,7 +500,7 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
                                    int alone, uint32_t *total) {
   const struct mst_piece gone = *running(pieces, piece);
   *total = gone.lost + (loss == MST_PIECE_LATE ? 0 : attempts);
-  mst_pieces_ended(pieces, piece);
+  end_piece(pieces, &pieces->pieces[piece]);
   // Another copy has the same elements.
   if (gone.over || copies_of(pieces, gone.group) > 0) return MST_PIECE_DROP;
   const int is_late = loss == MST_PIECE_LATE, is_one = gone.first == gone.last;

@@ -3,9 +3,10 @@
 //
 // A piece is a run of elements that one task evaluates. Its size follows from the time that
 // elements took: half of what each worker would still get (guided self-scheduling), but no more
-// than takes `seconds`, and few at first, while nothing is known. A piece that is lost or takes too
-// long is handed out again in smaller pieces, finally one by one, which shows the element to blame.
-// Near the end late pieces get copies (late.h); the first answer counts.
+// than takes `seconds`, and few at first, while nothing is known. A piece has a budget: its worker
+// begins no element after that, and what it hasn't evaluated is handed out again. A piece that is
+// lost or takes too long is handed out again in smaller pieces, finally one by one, which shows the
+// element to blame. Near the end late pieces get copies (late.h); the first answer counts.
 //
 // Where the caller may be away for long nobody measures: with `ahead`, a worker's share is cut into
 // some 70 pieces, small ones at the end, and all of them run from the start.
@@ -44,6 +45,7 @@ struct mst_piece_action {
   uint32_t tries;       // RUN: how often the pool may send it again
   uint32_t worker;      // RUN: on this worker only, from 0; MST_PIECE_NONE: any
   uint8_t alone;        // RUN: no other worker may compute meanwhile
+  double budget_s; // RUN: no element but the first begins after it; 0: none
 };
 
 enum mst_piece_end {
@@ -70,7 +72,8 @@ struct mst_piece {
   int64_t begin_ns;
 };
 
-// Elements to hand out again, `chunk` at a time, starting with the first.
+// Elements to hand out again, `chunk` at a time, starting with the first. chunk 0: pieces of them
+// are as large as of elements that were never handed out.
 struct mst_again {
   uint64_t first, last, chunk;
   uint32_t lost;
@@ -85,11 +88,13 @@ struct mst_pieces {
   uint32_t capacity, running;
   uint32_t unused;         // the numbers before this one are in use
   uint32_t cancels;        // pieces for which CANCEL is due
-  struct mst_again *again; // owned: a stack; handed out before all others
+  struct mst_again *again; // owned; handed out before all others
   uint32_t again_count, again_capacity;
   uint64_t next; // first element that was never handed out
+  uint64_t stop; // elements from here on aren't handed out again
   uint64_t left; // elements without an answer or loss that counts
   uint32_t groups;
+  uint32_t tail; // workers that have their share of what is quickly done
   double rates[MST_PIECES_RATES]; // seconds per element of the latest pieces
   uint32_t rate_count, rate_at;
   double seconds;  // the target duration of a piece
@@ -110,9 +115,11 @@ int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
 void mst_pieces_at(struct mst_pieces *pieces, uint32_t piece, uint32_t worker);
 
 // Events that end a piece.
-// mst_pieces_done: it has values. seconds: for its elements; setup_s: before them.
+// mst_pieces_done: it has values of its first `count` elements, at least one. seconds: for these;
+// setup_s: before them. If they count, the others are handed out again.
 enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
-                                   double seconds, double setup_s);
+                                   uint64_t count, double seconds,
+                                   double setup_s);
 // mst_pieces_lost: it has no values. attempts: how often it was lost this time; alone: retry it
 // when nothing else runs. *total: how often its elements were lost, before and now. If there is no
 // memory for a retry the loss counts.
@@ -120,9 +127,12 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
                                    enum mst_piece_loss loss, uint32_t attempts,
                                    int alone, uint32_t *total);
 // mst_pieces_over tells whether its answer is no longer wanted; then report its end by
-// mst_pieces_ended.
+// mst_pieces_ended. That also takes the end of a piece that the caller gives up: its elements
+// aren't handed out again.
 int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece);
 void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece);
+// mst_pieces_stop: no element from `at` on is handed out any more. What runs goes on.
+void mst_pieces_stop(struct mst_pieces *pieces, uint64_t at);
 
 // mst_pieces_check checks the invariants: NULL, or the one that fails.
 const char *mst_pieces_check(const struct mst_pieces *pieces);

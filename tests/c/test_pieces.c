@@ -17,6 +17,14 @@ static int next(struct mst_pieces *pieces, int64_t now_ns,
   return rc;
 }
 
+// done answers for a whole piece.
+static enum mst_piece_end done(struct mst_pieces *pieces, uint32_t piece,
+                               double seconds, double setup_s) {
+  const struct mst_piece *at = &pieces->pieces[piece];
+  return mst_pieces_done(pieces, piece, at->last - at->first + 1, seconds,
+                         setup_s);
+}
+
 static struct mst_pieces_terms terms_of(uint64_t count, uint32_t workers) {
   return (struct mst_pieces_terms){
       .count = count, .workers = workers, .retries = 2, .heals = 1};
@@ -45,7 +53,7 @@ TEST("Elements are handed out in order, each once, in pieces that grow and end "
       if (last_size > largest) largest = last_size;
     }
     now_ns += MS;
-    CHECK_INT(mst_pieces_done(&pieces, running[0], 1e-5 * (double)sizes[0], 0),
+    CHECK_INT(done(&pieces, running[0], 1e-5 * (double)sizes[0], 0),
               MST_PIECE_COUNTS);
     count--;
     memmove(running, running + 1, count * sizeof *running);
@@ -66,7 +74,7 @@ TEST("Elements lost together run again in 64 parts, then one by one, then "
   mst_pieces_init(&pieces, &terms);
   uint32_t total;
   CHECK_INT(next(&pieces, 0, &action), 1);
-  CHECK_INT(mst_pieces_done(&pieces, action.piece, 1e-9, 0), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, action.piece, 1e-9, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, 0, &action), 1);
   const uint64_t first = action.first, size = action.last - action.first + 1;
   CHECK(size > 64);
@@ -170,8 +178,7 @@ TEST("With a time limit and without retries no element runs twice: each is a "
       CHECK_INT(mst_pieces_next(&pieces, 0, &action), 1);
       CHECK(action.first == k && action.last == k);
       if (ahead) continue;
-      CHECK_INT(mst_pieces_done(&pieces, action.piece, 1e-6, 0),
-                MST_PIECE_COUNTS);
+      CHECK_INT(done(&pieces, action.piece, 1e-6, 0), MST_PIECE_COUNTS);
     }
     mst_pieces_free(&pieces);
   }
@@ -190,9 +197,10 @@ TEST("Elements that ran out of memory run again alone") {
       MST_PIECE_AGAIN);
   CHECK_INT(next(&pieces, 0, &action), 0); // the other still runs
   CHECK(!other.alone);
-  CHECK_INT(mst_pieces_done(&pieces, other.piece, 1, 0), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, other.piece, 1, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, 0, &action), 1);
-  CHECK(action.alone); // its worker waits until the others have given back memory
+  CHECK(
+      action.alone); // its worker waits until the others have given back memory
   CHECK_INT(next(&pieces, 0, &other), 0);
   mst_pieces_free(&pieces);
 }
@@ -211,17 +219,17 @@ TEST("F4 A late piece gets a copy on an idle worker, the first answer counts") {
   slow = piece[0];
   int64_t now_ns = 50 * MS;
   for (int k = 1; k < 4; k++)
-    CHECK_INT(mst_pieces_done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
+    CHECK_INT(done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
   for (int k = 1; k < 4; k++) {
     CHECK_INT(next(&pieces, now_ns, &action), 1);
     piece[k] = action.piece;
   }
   for (int k = 1; k < 4; k++)
-    CHECK_INT(mst_pieces_done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
+    CHECK_INT(done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, now_ns, &action), 1); // the eighth
   piece[1] = action.piece;
   now_ns = 90 * MS;
-  CHECK_INT(mst_pieces_done(&pieces, piece[1], 0.05, 0), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, piece[1], 0.05, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, now_ns, &action), 0); // 0.1 s at least
   now_ns = 101 * MS;
   CHECK_INT(next(&pieces, now_ns, &action), 1);
@@ -232,14 +240,14 @@ TEST("F4 A late piece gets a copy on an idle worker, the first answer counts") {
   CHECK_INT(action.worker, 1);
   CHECK_INT(action.first, 0);
   CHECK_INT(next(&pieces, now_ns, &action), 0); // the copy isn't late
-  CHECK_INT(mst_pieces_done(&pieces, action.piece, 0.05, 0), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, action.piece, 0.05, 0), MST_PIECE_COUNTS);
   CHECK_INT(pieces.left, 0);
   CHECK(mst_pieces_over(&pieces, slow));
   CHECK_INT(next(&pieces, now_ns, &action), 1);
   CHECK_INT(action.kind, MST_PIECE_CANCEL);
   CHECK_INT(action.piece, slow);
   CHECK_INT(next(&pieces, now_ns, &action), 0);
-  CHECK_INT(mst_pieces_done(&pieces, slow, 9, 0), MST_PIECE_DROP);
+  CHECK_INT(done(&pieces, slow, 9, 0), MST_PIECE_DROP);
   CHECK_INT(pieces.left, 0);
   mst_pieces_free(&pieces);
 }
@@ -252,7 +260,7 @@ TEST("C2: loading packages first doesn't make a piece late") {
   mst_pieces_init(&pieces, &terms);
   CHECK_INT(next(&pieces, 0, &action), 1);
   CHECK_INT(next(&pieces, 0, &other), 1);
-  CHECK_INT(mst_pieces_done(&pieces, other.piece, 0.05, 2), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, other.piece, 0.05, 2), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, 4000 * MS, &other), 0);
   CHECK_INT(next(&pieces, 4200 * MS, &other), 1);
   CHECK_INT(other.kind, MST_PIECE_PLACES);
@@ -269,7 +277,7 @@ TEST("F4 The loss of a copy doesn't count for its piece, the last one's does") {
   CHECK_INT(next(&pieces, 0, &action), 1);
   const uint32_t slow = action.piece;
   CHECK_INT(next(&pieces, 0, &action), 1);
-  CHECK_INT(mst_pieces_done(&pieces, action.piece, 0.01, 0), MST_PIECE_COUNTS);
+  CHECK_INT(done(&pieces, action.piece, 0.01, 0), MST_PIECE_COUNTS);
   CHECK_INT(next(&pieces, 200 * MS, &action), 1);
   CHECK_INT(action.kind, MST_PIECE_PLACES);
   mst_pieces_at(&pieces, slow, 1);
@@ -346,6 +354,97 @@ TEST("Ahead: all elements are handed out at once, small pieces last; with a "
   }
 }
 
+TEST("What a piece's budget doesn't reach is handed out again, in order, in "
+     "pieces of "
+     "the size that its elements suggest") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action, other;
+  const struct mst_pieces_terms terms = terms_of(100, 2);
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK(action.last == 0 && action.budget_s == 0.05);
+  CHECK_INT(next(&pieces, 0, &other), 1);
+  CHECK_INT(next(&pieces, 0, &(struct mst_piece_action){0}), 0);
+  CHECK_INT(done(&pieces, action.piece, 1e-4, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK(action.first == 2 && action.last > 20 && action.budget_s == 0.1);
+  const uint64_t last = action.last;
+  // Its second element took a second.
+  CHECK_INT(mst_pieces_done(&pieces, action.piece, 2, 1.0, 0),
+            MST_PIECE_COUNTS);
+  CHECK_INT(pieces.left, 97);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK(action.first == 4 && action.last == 4);
+  CHECK_INT(done(&pieces, other.piece, 1.0, 0), MST_PIECE_COUNTS);
+  for (uint64_t k = 5; k < last + 5; k++) {
+    CHECK_INT(next(&pieces, 0, &other), 1);
+    CHECK(other.first == k && other.last == k);
+    CHECK_INT(next(&pieces, 0, &(struct mst_piece_action){0}), 0);
+    CHECK_INT(done(&pieces, other.piece, 1.0, 0), MST_PIECE_COUNTS);
+  }
+  mst_pieces_free(&pieces);
+}
+
+TEST("What takes less than handing it out isn't shared out, unless there are "
+     "few "
+     "elements; what is quickly done is shared out once") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action, other;
+  struct mst_pieces_terms terms = terms_of(100, 2);
+  for (int few = 0; few < 2; few++) {
+    if (few) terms.count = 30;
+    mst_pieces_init(&pieces, &terms);
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    CHECK_INT(next(&pieces, 0, &other), 1);
+    CHECK(action.last == 0 && other.last == 1);
+    CHECK_INT(done(&pieces, action.piece, 3e-6, 0), MST_PIECE_COUNTS);
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    CHECK_INT(action.first, 2);
+    CHECK_INT(action.last, few ? 15 : 99);
+    CHECK_INT(next(&pieces, 0, &action), few);
+    if (few) CHECK(action.first == 16 && action.last == 29);
+    mst_pieces_free(&pieces);
+  }
+}
+
+TEST(
+    "From where a map stops nothing is handed out: new, handed back, or lost") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action, other;
+  struct mst_pieces_terms terms = terms_of(8000, 2);
+  uint32_t total;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(next(&pieces, 0, &other), 1);
+  CHECK(action.last == 39 && other.first == 40 && other.last == 79);
+  CHECK_INT(mst_pieces_done(&pieces, action.piece, 1, 0.1, 0),
+            MST_PIECE_COUNTS);
+  mst_pieces_stop(&pieces, 30); // 1 to 39 wait to be handed out, 80 on too
+  CHECK_INT(pieces.left, 29 + 40);
+  CHECK(mst_pieces_check(&pieces) == NULL);
+  CHECK_INT(mst_pieces_lost(&pieces, other.piece, MST_PIECE_LOST, 1, 0, &total),
+            MST_PIECE_AGAIN);
+  CHECK_INT(pieces.left, 29);
+  mst_pieces_stop(&pieces, 60); // it stays where it was
+  for (uint64_t k = 1; k < 30; k++) {
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    CHECK_INT(action.first, k);
+    CHECK_INT(done(&pieces, action.piece, 0.1, 0), MST_PIECE_COUNTS);
+  }
+  CHECK_INT(next(&pieces, 0, &action), 0);
+  CHECK_INT(pieces.left, 0);
+  mst_pieces_free(&pieces);
+  // A piece that the caller gives up isn't handed out again.
+  terms.count = 100;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  mst_pieces_ended(&pieces, action.piece);
+  CHECK_INT(pieces.left, 99);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.first, 1);
+  mst_pieces_free(&pieces);
+}
+
 // ---- random worlds: pieces run, end, are lost, are late, in any order
 
 struct world {
@@ -355,9 +454,9 @@ struct world {
   uint8_t runs[64];
 };
 
-static void settle(struct world *world, uint32_t piece) {
-  for (uint64_t k = world->first[piece]; k <= world->last[piece]; k++)
-    CHECK_INT(++world->answers[k], 1);
+static void settle(struct world *world, uint32_t piece, uint64_t count) {
+  for (uint64_t k = 0; k < count; k++)
+    CHECK_INT(++world->answers[world->first[piece] + k], 1);
 }
 
 static void play(uint64_t seed) {
@@ -398,6 +497,7 @@ static void play(uint64_t seed) {
         CHECK(action.last < terms.count);
         CHECK(action.tries <= terms.retries);
         CHECK(action.worker == MST_PIECE_NONE || action.worker < terms.workers);
+        CHECK(ahead == (action.budget_s == 0));
         world.runs[action.piece] = 1;
         world.first[action.piece] = action.first;
         world.last[action.piece] = action.last;
@@ -412,13 +512,16 @@ static void play(uint64_t seed) {
     if (mst_random_below(&random, 3) == 0) continue; // only time has passed
     world.runs[at] = 0;
     enum mst_piece_end end;
+    uint64_t count = world.last[at] - world.first[at] + 1;
     if (mst_pieces_over(&world.pieces, at)) {
       mst_pieces_ended(&world.pieces, at);
       continue;
     }
     if (mst_random_below(&random, 4) > 0) {
+      if (!ahead && mst_random_below(&random, 3) == 0)
+        count = 1 + mst_random_below(&random, count);
       end =
-          mst_pieces_done(&world.pieces, at,
+          mst_pieces_done(&world.pieces, at, count,
                           (double)mst_random_below(&random, 300) / 1000, 0.001);
       CHECK_INT(end, MST_PIECE_COUNTS);
     } else {
@@ -430,7 +533,7 @@ static void play(uint64_t seed) {
                             1 + (uint32_t)mst_random_below(&random, 2),
                             mst_random_below(&random, 4) == 0, &total);
     }
-    if (end == MST_PIECE_COUNTS) settle(&world, at);
+    if (end == MST_PIECE_COUNTS) settle(&world, at, count);
   }
   for (uint64_t k = 0; k < terms.count; k++)
     CHECK_INT(world.answers[k], 1);

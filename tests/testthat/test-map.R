@@ -161,21 +161,6 @@ test_cluster("an element that kills its worker is named, and the others are ther
   expect_identical(unlist(cluster_map(cl, 1:4, identity)), 1:4)
 })
 
-test_cluster("a straggler's elements are given to an idle worker, too, where that is allowed", {
-  cl <- local_cluster(2)
-  folder <- local_folder()
-  slow_once <- function(i, folder) {
-    if (i == 20) {
-      file.create(file.path(folder, Sys.getpid()))
-      if (length(list.files(folder)) == 1L) Sys.sleep(3600) # tidy: the worker's work
-    }
-    i
-  }
-  got <- cluster_map(cl, 1:20, slow_once, folder, .speculate = TRUE)
-  expect_identical(unlist(got), 1:20)
-  expect_length(list.files(folder), 2L)
-})
-
 test_cluster("an interrupt ends what the map had under way", {
   cl <- local_cluster(2)
   left <- tryCatch(
@@ -414,51 +399,6 @@ test_cluster("external pointers are named when a call fails, or refused by optio
 })
 
 # ---- losses and limits
-
-test_cluster("of a lost piece the element that is to blame is named, and the others have results", {
-  cl <- local_cluster(2, retries = 2)
-  folder <- local_folder()
-  deaths <- function() length(list.files(folder))
-  f <- function(i, folder) {
-    if (i == 3700) {
-      file.create(tempfile("death-", folder))
-      tools::pskill(Sys.getpid(), 9L)
-    }
-    i
-  }
-  condition <- tryCatch(suppressMessages(cluster_map(cl, 1:4000, f, folder)),
-    muster_error_lost = identity
-  )
-  expect_s3_class(condition, "muster_error_lost")
-  expect_identical(condition$element, 3700L)
-  expect_identical(condition$range, c(3700L, 3700L))
-  expect_identical(deaths(), 3L)
-  expect_match(conditionMessage(condition), "^Element 3700 was lost with its worker 3 times")
-  expect_length(condition$results, 4000L)
-  expect_identical(condition$results[1:3000], as.list(1:3000))
-  got <- suppressMessages(cluster_map(cl, 1:4000, f, folder, .on_error = "return"))
-  expect_s3_class(got[[3700L]], "muster_error_lost")
-  expect_identical(got[-3700L], as.list(1:4000)[-3700L])
-})
-
-test_cluster("without retries nothing runs twice, and the range of a lost piece is told", {
-  cl <- local_cluster(1)
-  folder <- local_folder()
-  f <- function(i, folder) {
-    stopifnot(file.create(file.path(folder, tempfile(paste0(i, "-"), ""))))
-    if (i == 900) tools::pskill(Sys.getpid(), 9L)
-    i
-  }
-  condition <- tryCatch(
-    suppressMessages(cluster_map(cl, 1:1000, f, folder, .retries = 0)),
-    muster_error_lost = identity
-  )
-  expect_s3_class(condition, "muster_error_lost")
-  expect_true(900L %in% seq(condition$range[1L], condition$range[2L]))
-  ran <- as.integer(sub("-.*$", "", list.files(folder)))
-  expect_identical(anyDuplicated(ran), 0L)
-  expect_true(all(seq_len(condition$range[1L] - 1L) %in% unlist(condition$results)))
-})
 
 test_cluster("an element that takes too long is named, its neighbours are not", {
   cl <- local_cluster(2)

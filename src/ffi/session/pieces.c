@@ -54,11 +54,12 @@ SEXP ffi_pieces_new(SEXP numbers) {
   return pointer;
 }
 
-// ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone), NULL if there is nothing
-// to do now. kind: enum mst_piece_do. worker: the only one allowed, or NA. alone: 0 or 1.
+// ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone, budget in seconds), NULL
+// if there is nothing to do now. kind: enum mst_piece_do. worker: the only one allowed, or NA.
+// alone: 0 or 1.
 SEXP ffi_pieces_next(SEXP pointer) {
   struct mst_piece_action action;
-  SEXP next = PROTECT(Rf_allocVector(REALSXP, 7));
+  SEXP next = PROTECT(Rf_allocVector(REALSXP, 8));
   const int rc = mst_pieces_next(pieces_of(pointer), mst_clock_now(), &action);
   if (rc < 0) Rf_error("no memory for a map");
   UNPROTECT(1);
@@ -71,6 +72,7 @@ SEXP ffi_pieces_next(SEXP pointer) {
   REAL(next)
   [5] = action.worker == MST_PIECE_NONE ? NA_REAL : (double)action.worker + 1;
   REAL(next)[6] = (double)action.alone;
+  REAL(next)[7] = action.budget_s;
   return next;
 }
 
@@ -89,8 +91,8 @@ SEXP ffi_pieces_at(SEXP pointer, SEXP numbers, SEXP workers) {
 }
 
 SEXP ffi_pieces_over(SEXP pointer, SEXP piece) {
-  const struct mst_pieces *pieces = pieces_of(pointer);
-  return Rf_ScalarLogical(mst_pieces_over(pieces, piece_of(pieces, piece)));
+  const uint32_t number = (uint32_t)Rf_asInteger(piece) - 1;
+  return Rf_ScalarLogical(mst_pieces_over(pieces_of(pointer), number));
 }
 
 SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
@@ -99,11 +101,22 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
   return R_NilValue;
 }
 
-// ffi_pieces_done: seconds is c(for the elements, before them). Gives an enum mst_piece_end.
-SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
+SEXP ffi_pieces_stop(SEXP pointer, SEXP at) {
+  mst_pieces_stop(pieces_of(pointer), (uint64_t)Rf_asReal(at) - 1);
+  return R_NilValue;
+}
+
+// ffi_pieces_done: about is c(elements that have values, seconds for them, before them). Gives an
+// enum mst_piece_end.
+SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP about) {
   struct mst_pieces *pieces = pieces_of(pointer);
+  const uint32_t number = piece_of(pieces, piece);
+  const struct mst_piece *at = &pieces->pieces[number];
+  const double count = REAL(about)[0];
+  if (!(count >= 1 && count <= (double)(at->last - at->first + 1)))
+    Rf_error("a piece can't have %g values", count);
   const enum mst_piece_end end = mst_pieces_done(
-      pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1]);
+      pieces, number, (uint64_t)count, REAL(about)[1], REAL(about)[2]);
   return Rf_ScalarInteger((int)end);
 }
 

@@ -241,7 +241,8 @@ SEXP ffi_pieces_next(SEXP pieces);
 SEXP ffi_pieces_at(SEXP pieces, SEXP numbers, SEXP workers);
 SEXP ffi_pieces_over(SEXP pieces, SEXP piece);
 SEXP ffi_pieces_ended(SEXP pieces, SEXP piece);
-SEXP ffi_pieces_done(SEXP pieces, SEXP piece, SEXP seconds);
+SEXP ffi_pieces_done(SEXP pieces, SEXP piece, SEXP about);
+SEXP ffi_pieces_stop(SEXP pieces, SEXP at);
 SEXP ffi_pieces_lost(SEXP pieces, SEXP piece, SEXP about);
 
 // plan.c

@@ -1,4 +1,5 @@
 // The elements of a piece of cluster_map(), evaluated. Runs in workers.
+#include "base/mst_clock.h"
 #include "ffi/worker/worker.h"
 
 static SEXP element_call(void) {
@@ -26,12 +27,18 @@ static void begin_stream(struct ffi_stream *stream) {
   mst_stream_jump(stream->words, 1);
 }
 
+static double seconds_now(void) {
+  return (double)mst_clock_now() / (double)MST_NS_PER_S;
+}
+
 // ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, for the elements after
 // `at` up to `last`; `seed` is the first element's stream, or NULL; `call` is another call to
 // evaluate, with the same variables, or NULL. It changes values and `at`, the number of
-// the present element, in place: so an error leaves both up to date.
+// the present element, in place: so an error leaves both up to date. clock: c(budget in seconds,
+// when the first element began), 0 where there is none yet: no element but the first begins once
+// they have taken longer than the budget. Gives the seconds that the elements took.
 SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
-                      SEXP call) {
+                      SEXP call, SEXP clock) {
   if (call == R_NilValue) call = element_call();
   SEXP i = Rf_install("i");
   struct ffi_stream stream = {0};
@@ -43,7 +50,11 @@ SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
   PROTECT_INDEX at_number;
   SEXP number = Rf_ScalarInteger(0);
   PROTECT_WITH_INDEX(number, &at_number);
+  const double budget = REAL(clock)[0];
+  if (REAL(clock)[1] == 0) REAL(clock)[1] = seconds_now();
+  const double begin = REAL(clock)[1];
   for (int k = INTEGER(at)[0]; k < n; k++) {
+    if (budget > 0 && k > 0 && seconds_now() - begin > budget) break;
     INTEGER(at)[0] = k + 1;
     if (seed != R_NilValue) begin_stream(&stream);
     // In place, unless fun has a reference to it: fun can see this frame.
@@ -55,5 +66,5 @@ SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
     SET_VECTOR_ELT(values, k, Rf_eval(call, frame));
   }
   UNPROTECT(1);
-  return R_NilValue;
+  return Rf_ScalarReal(seconds_now() - begin);
 }

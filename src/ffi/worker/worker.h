@@ -113,7 +113,7 @@ SEXP ffi_server_begin(void);
 SEXP ffi_server_run(SEXP session, SEXP temp_dir, SEXP idle_ms);
 SEXP ffi_server_say(SEXP kind, SEXP text);
 SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
-                      SEXP call);
+                      SEXP call, SEXP clock);
 SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);
 // blocks.c
