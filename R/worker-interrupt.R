@@ -43,17 +43,27 @@ finish_promises <- function(others) {
   spaces <- lapply(setdiff(loadedNamespaces(), "base"), asNamespace)
   tables <- lapply(c(spaces, baseenv()), `[[`, ".__S3MethodsTable__.")
   lazy <- lapply(spaces, function(space) space[[".__NAMESPACE__."]]$lazydata)
-  search <- lapply(seq_along(search()), as.environment)
-  frames <- c(search, spaces, lapply(spaces, parent.env), tables, lazy, others)
+  attached <- seq_along(search())[-1L]
+  # Packages' exports and imports are the promises of their namespaces, until R 4.6 copies them.
+  if (!copies_promises) attached <- attached[!startsWith(search()[attached], "package:")]
+  imports <- if (copies_promises) lapply(spaces, parent.env)
+  stay <- c(baseenv(), lapply(attached, as.environment), spaces, imports, tables, lazy)
+  stay <- unique(Filter(is.environment, stay))
+  others <- Filter(is.environment, c(globalenv(), others))
   # An error: R considers one of them under evaluation.
   tryCatch(
-    all(vapply(unique(Filter(is.environment, frames)), finish_promises_in, NA)),
+    {
+      left <- .Call(ffi_promises_left, stay, others)
+      all(vapply(left, function(one) is.null(one) || finish_in(one[[1L]], one[[2L]]), NA))
+    },
     error = function(e) FALSE
   )
 }
 
-finish_promises_in <- function(env) {
-  for (name in .Call(ffi_promises_left, env)) {
+copies_promises <- getRversion() >= "4.6.0"
+
+finish_in <- function(env, names) {
+  for (name in names) {
     code <- do.call(substitute, list(as.name(name), env))
     if (!is.call(code) || !identical(code[[1L]], quote(lazyLoadDBfetch))) {
       return(FALSE)

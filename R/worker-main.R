@@ -172,6 +172,7 @@ prepare_forks <- function(setup) {
 warm_up_late <- function(setup) {
   kept <- the$kept
   the$kept <- NULL
+  finish_promises(NULL) # those that are there are known then
   warm_up(setup)
   unlink(tempdir(), recursive = TRUE)
   the$kept <- kept

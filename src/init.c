@@ -148,7 +148,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_track, 0),
     ENTRY(ffi_worker_frames, 0),
     ENTRY(ffi_worker_before, 0),
-    ENTRY(ffi_promises_left, 1),
+    ENTRY(ffi_promises_left, 2),
     ENTRY(ffi_worker_open, 0),
     ENTRY(ffi_worker_shut, 0),
     ENTRY(ffi_worker_holds, 2),

@@ -257,8 +257,8 @@ test_cluster("S1: what stays of an interrupted call is there after a loss, too",
 
 # In an environment that is attached: a promise that is interrupted when it is evaluated for the
 # first time. With `read`, as R makes them for a package's functions.
-promise_slow <- function(cl, folder, read) {
-  clusterCall(cl, function(folder, read) {
+promise_slow <- function(cl, folder, read, name = "slow") {
+  clusterCall(cl, function(folder, read, name) {
     from <- new.env()
     from$lazyLoadDBfetch <- function(folder) {
       first <- dir.create(file.path(folder, "begun"), showWarnings = FALSE)
@@ -266,34 +266,34 @@ promise_slow <- function(cl, folder, read) {
       function() 5
     }
     from$folder <- folder
-    slow <- attach(NULL, name = "slow")
+    slow <- if ("slow" %in% search()) as.environment("slow") else attach(NULL, name = "slow")
     if (read) {
-      delayedAssign("slow", lazyLoadDBfetch(folder), from, slow)
+      delayedAssign(name, lazyLoadDBfetch(folder), from, slow)
     } else {
-      delayedAssign("slow", {
+      delayedAssign(name, {
         lazyLoadDBfetch(folder)
       }, from, slow)
     }
     NULL
-  }, folder, read)
+  }, folder, read, name)
 }
 
-cancel_slow <- function(cl, folder) {
-  task <- task_submit(cl, function() get("slow")())
+cancel_slow <- function(cl, folder, name = "slow") {
+  task <- task_submit(cl, function(name) get(name)(), name)
   wait_until(file.exists(file.path(folder, "begun")))
   expect_true(task_cancel(task))
 }
 
 # What the next calls see of it. A warning that is left would break it for good.
-expect_slow <- function(cl) {
-  told <- function(...) tryCatch(get("slow")(), warning = conditionMessage)
+expect_slow <- function(cl, name = "slow") {
+  told <- function(...) tryCatch(get(name)(), warning = conditionMessage)
   expect_identical(task_value(task_submit(cl, told)), 5)
   expect_identical(cluster_map(cl, 1, told), list(5))
   p <- partition_map(partition_scatter(cl, data.frame(x = 1)), function(d) {
-    data.frame(x = get("slow")())
+    data.frame(x = get(name)())
   })
   expect_identical(partition_collect(p)$x, 5)
-  expect_identical(clusterCall(cl, function() get("slow")()), list(5))
+  expect_identical(clusterCall(cl, function(name) get(name)(), name), list(5))
 }
 
 test_cluster("C17: a package's function that was read in a call that is interrupted is whole", {
@@ -303,6 +303,11 @@ test_cluster("C17: a package's function that was read in a call that is interrup
   promise_slow(cl, folder, TRUE)
   cancel_slow(cl, folder)
   expect_slow(cl)
+  # So is one that came there after the first was looked for.
+  folder <- local_folder()
+  promise_slow(cl, folder, TRUE, "slower")
+  cancel_slow(cl, folder, "slower")
+  expect_slow(cl, "slower")
   expect_identical(node_pids(cl), pids)
 })
 

@@ -88,7 +88,7 @@ SEXP ffi_worker_shut(void);
 int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
 // promises.c. ffi_promises_left finds an environment's promises whose evaluation was interrupted.
 // It makes them anew if R's API can (4.6), else it gives their names. Raises R errors.
-SEXP ffi_promises_left(SEXP env);
+SEXP ffi_promises_left(SEXP stay, SEXP others);
 // own.c. ffi_own_look drops hashes of variables that have other values now. ffi_worker_holds tells
 // whether a global variable's value has this hash (ffi_content).
 void ffi_own_look(void);
