@@ -21,7 +21,7 @@ set -u
 
 # Those that take longest first, so that the lanes end at about the same time.
 gate="build testthat-1 testthat-2 vital package c demo tidy sim transcripts root r45 r46"
-more="full newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
+more="full load newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
 more="$more c-portable portable compilers testthat memory"
 # The package in ./.lib isn't what these test.
 without_package="build tidy c sim sim-all tsan fuzz c-portable"

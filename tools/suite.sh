@@ -118,6 +118,11 @@ case $suite in
 
   # ---- the others of `make check-all`
   full) testthat tests/full ;;
+  load) # a thousand rounds, beside other work of six kinds
+    MUSTER_LOAD_ROUNDS=${MUSTER_LOAD_ROUNDS:-167}
+    export MUSTER_LOAD_ROUNDS
+    testthat tests/full '^load(-many)?$'
+    ;;
   rcheck) exec Rscript tools/rcheck.R ;;
   sim-all) # also with deliberate bugs, of which each has to be found
     part tests/sim suite

@@ -366,3 +366,41 @@ starve <- function(pid) {
     processx::run("chrt", c("--idle", "-p", "0", thread))
   }
 }
+
+# A control group below this process's own, of one controller, with limits by the names of their
+# files, where that is allowed. Whoever is in it at the end goes back.
+local_cgroup <- function(controller, limits, frame = parent.frame()) {
+  line <- grep(sprintf("[:,]%s[,:]", controller), readLines("/proc/self/cgroup"), value = TRUE)
+  path <- if (length(line)) sub("^[0-9]+:[^:]*:", "", line[1L]) else ""
+  parents <- file.path("/sys/fs/cgroup", controller, c(path, ""))
+  folder <- NULL
+  for (parent in parents) {
+    one <- file.path(parent, basename(tempfile("muster-test-")))
+    if (is.null(folder) && suppressWarnings(dir.create(one))) folder <- one
+  }
+  skip_if(is.null(folder), paste("no cgroup of", controller, "can be made here"))
+  defer(function() {
+    wait_until({
+      for (pid in readLines(file.path(folder, "cgroup.procs"))) {
+        try(cat(pid, file = file.path(dirname(folder), "cgroup.procs")), silent = TRUE)
+      }
+      system2("rmdir", folder, stderr = FALSE) == 0L
+    })
+  }, frame)
+  for (name in names(limits)) {
+    value <- format(limits[[name]], scientific = FALSE)
+    set <- tryCatch(cat(value, file = file.path(folder, name)), error = identity)
+    skip_if(inherits(set, "error"), paste(name, "of a cgroup can't be set here"))
+  }
+  folder
+}
+
+# All processes of a cluster on this machine, and this session, go into a control group.
+enter_cgroup <- function(cl, folder) {
+  servers <- vapply(node_pids(cl), function(pid) {
+    as.integer(strsplit(sub(".*[)] ", "", readLines(sprintf("/proc/%d/stat", pid))), " ")[[1L]][2L])
+  }, 0L)
+  for (pid in unique(c(servers, node_pids(cl), Sys.getpid()))) {
+    cat(pid, file = file.path(folder, "cgroup.procs"))
+  }
+}

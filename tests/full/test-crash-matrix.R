@@ -412,27 +412,9 @@ test_cluster("a message for which no worker has memory is poison", {
   expect_as_before(cl, 2L)
 })
 
-# A cgroup below this process's own with a limit on memory, where that is allowed.
-local_memory_cgroup <- function(bytes, frame = parent.frame()) {
-  line <- grep(":memory:", readLines("/proc/self/cgroup"), value = TRUE)
-  path <- if (length(line)) sub("^[0-9]+:memory:", "", line[1L]) else ""
-  parents <- file.path("/sys/fs/cgroup/memory", c(path, ""))
-  folder <- NULL
-  for (parent in parents) {
-    one <- file.path(parent, basename(tempfile("muster-test-")))
-    if (is.null(folder) && suppressWarnings(dir.create(one))) folder <- one
-  }
-  skip_if(is.null(folder), "no memory cgroup can be made here")
-  defer(function() wait_until(system2("rmdir", folder, stderr = FALSE) == 0L), frame)
-  limit <- file.path(folder, "memory.limit_in_bytes")
-  set <- tryCatch(cat(format(bytes, scientific = FALSE), file = limit), error = identity)
-  skip_if(inherits(set, "error"), "no memory cgroup can be limited here")
-  folder
-}
-
 test_cluster("tasks that only fit alone succeed when they are tried again", {
   skip_without_proc()
-  procs <- file.path(local_memory_cgroup(440e6), "cgroup.procs")
+  procs <- file.path(local_cgroup("memory", c(memory.limit_in_bytes = 440e6)), "cgroup.procs")
   cl <- crash_cluster(4)
   local_settings(muster.quiet = TRUE)
   eats <- remote(function(procs, i) {
@@ -452,7 +434,7 @@ test_cluster("tasks that only fit alone succeed when they are tried again", {
 
 test_cluster("a worker that the kernel kills for memory is replaced, its call runs alone", {
   skip_without_proc()
-  folder <- local_memory_cgroup(256e6)
+  folder <- local_cgroup("memory", c(memory.limit_in_bytes = 256e6))
   procs <- file.path(folder, "cgroup.procs")
   cl <- crash_cluster(2)
   eats <- function(procs, n) {

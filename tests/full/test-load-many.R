@@ -1,7 +1,7 @@
 # Many cancels, limits, errors, interrupts, maps and partitions beside other work of several kinds:
-# values are right, no worker ends, no part is lost. MUSTER_LOAD_ROUNDS=1000 for a soak.
+# values are right, no worker ends, no part is lost. The suite `load` has a thousand rounds in all.
 
-rounds <- as.integer(Sys.getenv("MUSTER_LOAD_ROUNDS", "100"))
+rounds <- as.integer(Sys.getenv("MUSTER_LOAD_ROUNDS", "5"))
 
 compute <- remote(function(s) {
   end <- Sys.time() + s
@@ -88,4 +88,30 @@ test_that("L1 many rounds of workers that are stopped and continued", {
     for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGCONT)
   })
   go_round(cl, rounds, 4)
+})
+
+test_that("L1 many rounds in a control group that has a quarter of a core", {
+  folder <- local_cgroup("cpu", c(cpu.cfs_period_us = 100000, cpu.cfs_quota_us = 25000))
+  cl <- local_cluster(4)
+  enter_cgroup(cl, folder)
+  go_round(cl, rounds, 5)
+})
+
+test_that("L1 many rounds while the kernel takes back each page that it can", {
+  # More than the group may have is read again and again, so whoever allocates has to wait.
+  file <- tempfile()
+  defer(function() unlink(file))
+  folder <- local_cgroup("memory", c(memory.limit_in_bytes = 300e6))
+  cl <- local_cluster(4)
+  enter_cgroup(cl, folder)
+  reads <- processx::process$new("sh", c("-c", sprintf(
+    "echo $$ >%s/cgroup.procs; head -c 400m /dev/zero >%s; while :; do cat %s >/dev/null; done",
+    folder, file, file
+  )))
+  defer(function() reads$kill_tree())
+  limited <- function() as.numeric(readLines(file.path(folder, "memory.failcnt")))
+  wait_until(limited() > 0)
+  before <- limited()
+  go_round(cl, rounds, 6)
+  expect_gt(limited(), before)
 })
