@@ -254,7 +254,7 @@ code_hint <- paste(
 )
 
 # Whether ffi_scan() has seen any of these kinds.
-scan_has <- function(seen, kinds) any(bitwAnd(seen, scan_bits[kinds]) != 0L)
+scan_has <- function(seen, kinds) seen != 0L && any(bitwAnd(seen, scan_bits[kinds]) != 0L)
 
 # find_reference() gives list(where, kind) of the first task in x, or else of the first connection,
 # external pointer ("pointer"), or function with one in its code ("code"); NULL if it has none.
@@ -262,7 +262,7 @@ scan_has <- function(seen, kinds) any(bitwAnd(seen, scan_bits[kinds]) != 0L)
 find_reference <- function(x, name, before = 0L) {
   seen <- .Call(ffi_scan, x)
   if (seen == 0L) {
-    return(NULL)
+    return(NULL) # as most often
   }
   for (kind in c("task", "connection", "pointer", "code")) {
     if (scan_has(seen, c(kind, "s4"))) {

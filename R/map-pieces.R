@@ -29,7 +29,8 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
   map$queue <- .Call(ffi_pieces_new, as.double(c(
-    map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead
+    map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead,
+    if (identical(the$paced$job, map$job_name)) the$paced$seconds else 0
   )))
   map
 }
@@ -45,6 +46,7 @@ run_map <- function(map, progress) {
   })
   map$progress <- new_progress(progress, map$n, map$words$some)
   withCallingHandlers(go_through(map), interrupt = function(c) map$stopped <- TRUE)
+  the$paced <- list(job = map$job_name, seconds = .Call(ffi_pieces_each, map$queue))
   whole <- TRUE
 }
 
@@ -72,6 +74,7 @@ hold_job <- function(map) {
     abort_submit(map$cl, held, map$call)
   }
   map$held <- held
+  map$job_name <- list(.subset2(.subset2(map$cl, 1L), "id"), held[[2L]])
 }
 
 # Also runs after an error or an interrupt.

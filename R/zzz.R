@@ -61,6 +61,7 @@ the$promises <- list() # of tasks: environments with task, resolve, reject, loop
 the$promises_pid <- NULL # the process that they belong to
 the$listens <- list() # by id of an event loop that waits for tasks: a function that ends that
 the$turns <- integer() # ids of event loops that will look for tasks in their next turn
+the$paced <- NULL # the last map's job, and what its elements took: list(job, seconds)
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()
 the$default <- FALSE # does makeCluster() start muster?

@@ -306,6 +306,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_pieces_over, 2),
     ENTRY(ffi_pieces_ended, 2),
     ENTRY(ffi_pieces_done, 3),
+    ENTRY(ffi_pieces_each, 1),
     ENTRY(ffi_pieces_stop, 2),
     ENTRY(ffi_pieces_lost, 3),
     ENTRY(ffi_plan_want, 2),

@@ -70,6 +70,7 @@ static double rate(const struct mst_pieces *pieces) {
 
 static void note_rate(struct mst_pieces *pieces, double seconds_each) {
   pieces->rates[pieces->rate_at] = seconds_each;
+  pieces->most_s = fmax(pieces->most_s, seconds_each);
   pieces->rate_at = (pieces->rate_at + 1) % MST_PIECES_RATES;
   if (pieces->rate_count < MST_PIECES_RATES) pieces->rate_count++;
 }
@@ -114,6 +115,17 @@ static int is_whole(const struct mst_pieces *pieces) {
          left >= (uint64_t)PIECE_WHOLE_LEAST * pieces->terms.workers;
 }
 
+// is_known: an earlier map took so little that one worker may have all of this one, where nobody
+// loses much if it takes long.
+static int is_known(const struct mst_pieces *pieces) {
+  const struct mst_pieces_terms *terms = &pieces->terms;
+  return pieces->rate_count == 0 && terms->each_s > 0 &&
+         (double)terms->count * terms->each_s < PIECE_WHOLE_S &&
+         terms->count >= (uint64_t)PIECE_WHOLE_LEAST * terms->workers &&
+         terms->heals && terms->retries > 0 && terms->timeout_s <= 0 &&
+         !terms->ahead && !terms->speculate;
+}
+
 static uint64_t size_of_next(const struct mst_pieces *pieces) {
   const double left = (double)to_size(pieces);
   // What took too long together would run again: without retries nothing may.
@@ -123,6 +135,8 @@ static uint64_t size_of_next(const struct mst_pieces *pieces) {
   double size = ceil(left / (2 * workers)), most;
   if (pieces->terms.ahead) {
     most = most_ahead(&pieces->terms);
+  } else if (is_known(pieces)) {
+    size = most = left;
   } else if (pieces->rate_count == 0) {
     most = (double)pieces->terms.count / (workers * FIRST_PART);
   } else {
@@ -515,6 +529,10 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
   }
   pieces->left -= size_of(&gone);
   return MST_PIECE_COUNTS;
+}
+
+double mst_pieces_each(const struct mst_pieces *pieces) {
+  return pieces->most_s;
 }
 
 const char *mst_pieces_check(const struct mst_pieces *pieces) {

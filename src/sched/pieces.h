@@ -30,6 +30,7 @@ struct mst_pieces_terms {
   uint8_t speculate; // late pieces may get copies
   uint8_t ahead; // the caller may be away: all elements are handed out at once
   double timeout_s; // of one element, 0: none
+  double each_s; // what elements took in an earlier map of the same function, 0: unknown
 };
 
 enum mst_piece_do {
@@ -97,6 +98,7 @@ struct mst_pieces {
   uint32_t tail; // workers that have their share of what is quickly done
   double rates[MST_PIECES_RATES]; // seconds per element of the latest pieces
   uint32_t rate_count, rate_at;
+  double most_s;   // of the rates of all pieces, the highest
   double seconds;  // the target duration of a piece
   double setup_s;  // the longest time before a piece's elements
   uint8_t located; // workers of pieces are known in this round
@@ -133,6 +135,10 @@ int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece);
 void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece);
 // mst_pieces_stop: no element from `at` on is handed out any more. What runs goes on.
 void mst_pieces_stop(struct mst_pieces *pieces, uint64_t at);
+
+// mst_pieces_each gives what to take for each_s in the next map of the same function, 0 if that is
+// unknown.
+double mst_pieces_each(const struct mst_pieces *pieces);
 
 // mst_pieces_check checks the invariants: NULL, or the one that fails.
 const char *mst_pieces_check(const struct mst_pieces *pieces);

@@ -407,6 +407,37 @@ TEST("What takes less than handing it out isn't shared out, unless there are "
   }
 }
 
+TEST("What took less than handing it out before isn't shared out, unless there "
+     "are few elements, "
+     "or much would be lost with it") {
+  for (int k = 0; k < 8; k++) {
+    struct mst_pieces pieces;
+    struct mst_piece_action action;
+    struct mst_pieces_terms terms = terms_of(100, 2);
+    terms.each_s = 3e-6;
+    if (k == 1) terms.each_s = 6e-6;
+    if (k == 2) terms.count = 30;
+    if (k == 3) terms.heals = 0;
+    if (k == 4) terms.retries = 0;
+    if (k == 5) terms.timeout_s = 10;
+    if (k == 6) terms.ahead = 1;
+    if (k == 7) terms.speculate = 1;
+    mst_pieces_init(&pieces, &terms);
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    CHECK_INT(action.last, k == 0 ? 99 : 0);
+    if (k == 0) {
+      CHECK(action.budget_s == 0.05);
+      CHECK_INT(next(&pieces, 0, &action), 0);
+      // They are slow this time.
+      CHECK_INT(mst_pieces_done(&pieces, 0, 1, 2.0, 0), MST_PIECE_COUNTS);
+      CHECK(mst_pieces_each(&pieces) == 2.0);
+      CHECK_INT(next(&pieces, 0, &action), 1);
+      CHECK(action.first == 1 && action.last == 1);
+    }
+    mst_pieces_free(&pieces);
+  }
+}
+
 TEST(
     "From where a map stops nothing is handed out: new, handed back, or lost") {
   struct mst_pieces pieces;

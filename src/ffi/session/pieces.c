@@ -35,7 +35,7 @@ static uint32_t piece_of(const struct mst_pieces *pieces, SEXP piece) {
 }
 
 // ffi_pieces_new: numbers are c(elements, workers, retries, heals, speculate, timeout in seconds,
-// ahead).
+// ahead, seconds of each element).
 SEXP ffi_pieces_new(SEXP numbers) {
   const double *at = REAL(numbers);
   const struct mst_pieces_terms terms = {.count = (uint64_t)at[0],
@@ -44,7 +44,8 @@ SEXP ffi_pieces_new(SEXP numbers) {
                                          .heals = at[3] != 0,
                                          .speculate = at[4] != 0,
                                          .timeout_s = at[5],
-                                         .ahead = at[6] != 0};
+                                         .ahead = at[6] != 0,
+                                         .each_s = at[7]};
   SEXP pointer = PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, 0));
   struct mst_pieces *pieces = malloc(sizeof *pieces);
   if (pieces == NULL) Rf_error("no memory for a map");
@@ -99,6 +100,10 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
   struct mst_pieces *pieces = pieces_of(pointer);
   mst_pieces_ended(pieces, piece_of(pieces, piece));
   return R_NilValue;
+}
+
+SEXP ffi_pieces_each(SEXP pointer) {
+  return Rf_ScalarReal(mst_pieces_each(pieces_of(pointer)));
 }
 
 SEXP ffi_pieces_stop(SEXP pointer, SEXP at) {

@@ -242,6 +242,7 @@ SEXP ffi_pieces_at(SEXP pieces, SEXP numbers, SEXP workers);
 SEXP ffi_pieces_over(SEXP pieces, SEXP piece);
 SEXP ffi_pieces_ended(SEXP pieces, SEXP piece);
 SEXP ffi_pieces_done(SEXP pieces, SEXP piece, SEXP about);
+SEXP ffi_pieces_each(SEXP pieces);
 SEXP ffi_pieces_stop(SEXP pieces, SEXP at);
 SEXP ffi_pieces_lost(SEXP pieces, SEXP piece, SEXP about);
 
