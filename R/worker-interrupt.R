@@ -43,13 +43,12 @@ finish_promises <- function(others) {
   spaces <- lapply(setdiff(loadedNamespaces(), "base"), asNamespace)
   tables <- lapply(c(spaces, baseenv()), `[[`, ".__S3MethodsTable__.")
   lazy <- lapply(spaces, function(space) space[[".__NAMESPACE__."]]$lazydata)
-  attached <- seq_along(search())[-1L]
+  attached <- lapply(seq_along(search()), as.environment)
+  packages <- startsWith(search(), "package:")
   # Packages' exports and imports are the promises of their namespaces, until R 4.6 copies them.
-  if (!copies_promises) attached <- attached[!startsWith(search()[attached], "package:")]
-  imports <- if (copies_promises) lapply(spaces, parent.env)
-  stay <- c(baseenv(), lapply(attached, as.environment), spaces, imports, tables, lazy)
-  stay <- unique(Filter(is.environment, stay))
-  others <- Filter(is.environment, c(globalenv(), others))
+  copies <- if (copies_promises) c(attached[packages], lapply(spaces, parent.env))
+  stay <- unique(Filter(is.environment, c(baseenv(), spaces, copies, tables, lazy)))
+  others <- Filter(is.environment, c(attached[!packages], others))
   # An error: R considers one of them under evaluation.
   tryCatch(
     {

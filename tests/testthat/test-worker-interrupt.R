@@ -320,3 +320,42 @@ test_cluster("C17: a promise of the user's that was interrupted is what it was b
     expect_slow(cl)
   })
 })
+
+test_cluster("C17: after a cancelled call, what is detached doesn't stay in memory", {
+  cl <- local_cluster(1)
+  cancel <- function() {
+    folder <- local_folder()
+    task <- task_submit(cl, function(folder) {
+      dir.create(file.path(folder, "begun"))
+      repeat Sys.sleep(0.01) # tidy: it is interrupted here
+    }, folder)
+    wait_until(file.exists(file.path(folder, "begun")))
+    expect_true(task_cancel(task))
+  }
+  clusterCall(cl, function() {
+    options(seen = new.env())
+    count <- function(name) {
+      seen <- getOption("seen")
+      force(name)
+      function(e) assign(name, TRUE, seen)
+    }
+    reg.finalizer(attach(list(x = 1), name = "data"), count("data"))
+    # R 4.6 copies promises to a package's place in the search path.
+    reg.finalizer(attach(list(y = 1), name = "package:none"), count("package"))
+    NULL
+  })
+  pids <- node_pids(cl)
+  cancel()
+  clusterCall(cl, function() {
+    detach("data")
+    detach("package:none")
+    NULL
+  })
+  cancel()
+  freed <- clusterCall(cl, function() {
+    gc()
+    sort(names(getOption("seen")))
+  })
+  expect_identical(freed, list(c("data", "package")))
+  expect_identical(node_pids(cl), pids)
+})

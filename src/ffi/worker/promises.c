@@ -28,12 +28,14 @@ struct known {
   R_xlen_t bindings; // that it had when they were looked for
   SEXP symbols;      // a list: the first n
   R_xlen_t n;
+  unsigned round; // that last asked for them
 };
 
 // Of those that last, by address.
 static struct {
   struct known *all; // owned, with references to what they have
   size_t count, capacity;
+  unsigned round;
 } lasting;
 
 // ---- which may not be evaluated
@@ -79,8 +81,9 @@ static struct known *known_of(SEXP env) {
   const size_t at = place_of(env);
   struct known *known = at < lasting.count ? &lasting.all[at] : NULL;
   if (known != NULL && known->env == env) {
+    known->round = lasting.round;
     if (known->bindings == Rf_xlength(env)) return known;
-    struct known now = {.env = env};
+    struct known now = {.env = env, .round = lasting.round};
     look_for(&now);
     PROTECT(now.symbols);
     R_PreserveObject(now.symbols);
@@ -89,7 +92,7 @@ static struct known *known_of(SEXP env) {
     *known = now;
     return known;
   }
-  struct known made = {.env = env};
+  struct known made = {.env = env, .round = lasting.round};
   look_for(&made);
   PROTECT(made.symbols);
   if (lasting.count == lasting.capacity) {
@@ -107,6 +110,20 @@ static struct known *known_of(SEXP env) {
   lasting.all[at] = made;
   lasting.count++;
   return &lasting.all[at];
+}
+
+// forget_rest releases environments that this round didn't ask for: of packages that were detached.
+static void forget_rest(void) {
+  size_t kept = 0;
+  for (size_t i = 0; i < lasting.count; i++) {
+    if (lasting.all[i].round == lasting.round) {
+      lasting.all[kept++] = lasting.all[i];
+    } else {
+      R_ReleaseObject(lasting.all[i].env);
+      R_ReleaseObject(lasting.all[i].symbols);
+    }
+  }
+  lasting.count = kept;
 }
 
 // ---- which are marked
@@ -238,10 +255,12 @@ static SEXP marked_of(struct known *known) {
 #endif
 
 // ffi_promises_left gives list(environment, names) for each environment with such promises, else
-// NULL. stay: environments whose bindings stay as they are; others: those that change.
+// NULL. stay: environments whose bindings stay as they are, which it keeps until a later call is
+// without them; others: those that change.
 SEXP ffi_promises_left(SEXP stay, SEXP others) {
   const R_xlen_t lasts = Rf_xlength(stay), count = lasts + Rf_xlength(others);
   SEXP found = PROTECT(Rf_allocVector(VECSXP, count));
+  lasting.round++;
   for (R_xlen_t i = 0; i < count; i++) {
     struct known known = {.env = NULL};
     struct known *at = &known;
@@ -260,6 +279,7 @@ SEXP ffi_promises_left(SEXP stay, SEXP others) {
     }
     UNPROTECT(2);
   }
+  forget_rest();
   UNPROTECT(1);
   return found;
 }
