@@ -3,7 +3,8 @@
 #   tools/check.sh            those that judge a change: `make check`
 #   tools/check.sh all        all there are: `make check-all`, each time with another seed
 #   tools/check.sh SUITE...   these; tools/suite.sh says what they are
-# LANES=N suites run at a time, 2 by default. What else is heeded in the environment:
+# LANES=N suites run at a time; by default 2, and on a busy machine, where each of them has only a
+# share of a core, up to 6. What else is heeded in the environment:
 # tools/suite.sh.
 #
 # A suite that doesn't tell its counts, ends with another status than they say, passes its limit
@@ -20,7 +21,8 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 # Those that take longest first, so that the lanes end at about the same time.
-gate="build testthat-1 testthat-2 vital package c demo tidy sim transcripts root r45 r46"
+gate="build testthat-1 testthat-2 testthat-3 testthat-4 vital package c demo tidy sim transcripts"
+gate="$gate root r45 r46"
 more="full load newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
 more="$more c-portable portable compilers testthat memory"
 # The package in ./.lib isn't what these test.
@@ -28,6 +30,14 @@ without_package="build tidy c sim sim-all tsan fuzz c-portable"
 logs=$root/build/check
 
 is_in() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac }
+
+# lanes_here: how many suites run at a time.
+lanes_here() {
+  busy=$(cut -d . -f 1 /proc/loadavg 2>/dev/null || say 0)
+  lanes=$((2 + busy / $(getconf _NPROCESSORS_ONLN)))
+  [ $lanes -le 6 ] || lanes=6
+  say $lanes
+}
 
 row() { printf '%-14s %7s %7s %8s  %s\n' "$@"; }
 
@@ -193,7 +203,7 @@ done | {
   cat
   is_in build "$*" || say "build: ; @tools/check.sh --suite build"
 } >"$logs/suites.mk"
-make -s -k -j "${LANES:-2}" -f "$logs/suites.mk" all &
+make -s -k -j "${LANES:-$(lanes_here)}" -f "$logs/suites.mk" all &
 pid=$!
 wait $pid
 pid=
