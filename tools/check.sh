@@ -31,14 +31,6 @@ logs=$root/build/check
 
 is_in() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac }
 
-# lanes_here: how many suites run at a time.
-lanes_here() {
-  busy=$(cut -d . -f 1 /proc/loadavg 2>/dev/null || say 0)
-  lanes=$((2 + busy / $(getconf _NPROCESSORS_ONLN)))
-  [ $lanes -le 6 ] || lanes=6
-  say $lanes
-}
-
 row() { printf '%-14s %7s %7s %8s  %s\n' "$@"; }
 
 # nothing_left MARK: 0 if no process has it in its environment, else $left has their ids.
@@ -69,13 +61,14 @@ make_cgroup() {
 }
 
 # run SUITE LOG LIMIT_S: sets $passed, $failed, $skipped, $seconds, and $why it failed if not by
-# its tests alone. It runs in the background, so that an interrupt ends it too.
+# its tests alone. It runs in the background, so that an interrupt ends it too, and in a session of
+# its own: Linux shares cores between sessions.
 run() {
   began=$(date +%s)
   mark=MUSTER_CHECK_MARK=$$.$began
   group=$(make_cgroup "muster-check-$$.$began")
   # shellcheck disable=SC2016 # these are of the sh that becomes the suite
-  env "$mark" sh -c 'echo $$ >"$0"; exec "$@"' "${group:-/dev/null}" \
+  env "$mark" ${alone:+setsid -w} sh -c 'echo $$ >"$0"; exec "$@"' "${group:-/dev/null}" \
     ${limiter:+"$limiter" -k 30 "$3"} tools/suite.sh "$1" >"$2" 2>&1 </dev/null &
   pid=$!
   wait $pid
@@ -156,6 +149,9 @@ for program in timeout gtimeout; do
   fi
 done
 
+alone=
+! have setsid || alone=yes
+
 pid=
 trap 'trap - INT TERM HUP; [ -z "$pid" ] || kill "$pid" 2>/dev/null; exit 130' INT TERM HUP
 if [ "${1:-}" = --suite ]; then
@@ -203,7 +199,7 @@ done | {
   cat
   is_in build "$*" || say "build: ; @tools/check.sh --suite build"
 } >"$logs/suites.mk"
-make -s -k -j "${LANES:-$(lanes_here)}" -f "$logs/suites.mk" all &
+make -s -k -j "${LANES:-$(jobs_here)}" -f "$logs/suites.mk" all &
 pid=$!
 wait $pid
 pid=

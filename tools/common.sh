@@ -21,6 +21,14 @@ warn() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
+# jobs_here: how many jobs should run at a time. Beside other work each has a part of a core only.
+jobs_here() {
+  load=$(cut -d . -f 1 /proc/loadavg 2>/dev/null || say 0)
+  jobs=$((2 + 2 * load / $(getconf _NPROCESSORS_ONLN)))
+  [ $jobs -le 10 ] || jobs=10
+  say $jobs
+}
+
 # counts_of LOG: passed, failed and skipped, as its last line of counts tells them; or nothing.
 counts_of() {
   sed -nE 's/^(.*: )?([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\2 \3 \4/p' "$1" |

@@ -21,5 +21,7 @@ if [ -n "$makevars" ]; then
   R_MAKEVARS_USER=$root/$makevars
   export R_MAKEVARS_USER
 fi
+MAKE="${MAKE:-make} -j $(jobs_here)"
+export MAKE
 # The library goes first, so that the load test at the end loads what was built.
 R_LIBS="$library:$R_LIBS" R CMD INSTALL --no-multiarch --library="$library" "$@" "$tarball"
