@@ -49,6 +49,7 @@ static void look_at_worker(struct mst_cluster *cluster, uint32_t index,
         mst_queue_first(&cluster->calls.dispatch.queue, index, 0) != NULL;
   } else if (host->is == MST_SCALE_UP) {
     host->busy |= !is_idle(&look, peer->slot);
+    host->coming += !look.up && look.state != MST_WORKER_DRAINING;
     // It may have done something since the last look.
     if (peer->slot->head_ns > host->busy_ns)
       host->busy_ns = peer->slot->head_ns;

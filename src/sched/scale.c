@@ -22,13 +22,13 @@ static void wake_for_calls(struct mst_scale_host *hosts, uint32_t count) {
   }
 }
 
-// wake_for_tasks: workers that come, or are asked for now, take a task each.
 static void wake_for_tasks(struct mst_scale_host *hosts, uint32_t count,
                            uint32_t tasks) {
   uint64_t room = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (hosts[i].is == MST_SCALE_AWAITED || hosts[i].act == MST_SCALE_WAKE)
-      room += hosts[i].workers;
+    const int whole =
+        hosts[i].is == MST_SCALE_AWAITED || hosts[i].act == MST_SCALE_WAKE;
+    room += whole ? hosts[i].workers : hosts[i].coming;
   }
   for (uint32_t i = 0; i < count && room < tasks; i++) {
     struct mst_scale_host *host = &hosts[i];

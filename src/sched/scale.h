@@ -3,7 +3,8 @@
 //
 // A host that sleeps is woken at once for a call to one of its workers, or if no host is there.
 // Else tasks have to wait for MST_SCALE_PATIENCE_NS: one that is started for tasks of a moment
-// comes too late for them. As many hosts are woken as have room for the tasks that wait, in order.
+// comes too late for them. As many hosts are woken as have room for the tasks that wait, in order:
+// workers that come, by themselves or with a host, take a task each.
 // A host sleeps after idle_ns in which none of its workers had anything to do.
 #ifndef MST_SCHED_SCALE_H
 #define MST_SCHED_SCALE_H
@@ -27,6 +28,7 @@ struct mst_scale_host {
   // Facts.
   enum mst_scale_is is;
   uint32_t workers;
+  uint32_t coming;       // of them, on a host that is up: those that start
   uint8_t called;        // a call waits for one of its workers
   uint8_t wanted;        // one of its workers might have a task that waits
   uint8_t busy;          // a worker has something to do, starts or ends

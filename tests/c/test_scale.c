@@ -57,6 +57,15 @@ TEST("As many hosts are woken as have room for the tasks") {
   }
 }
 
+TEST("Workers that start on a host that is there take a task each") {
+  all_are(MST_SCALE_ASLEEP);
+  hosts[0].is = MST_SCALE_UP;
+  hosts[0].coming = 4;
+  for (int64_t now_ns = S; now_ns < 10 * S; now_ns += S)
+    CHECK_INT(look(4, now_ns, MST_SCALE_WAKE), 0);
+  CHECK_INT(look(5, 10 * S, MST_SCALE_WAKE), 2);
+}
+
 TEST("Beside a host that is there, tasks wait for a second first") {
   all_are(MST_SCALE_ASLEEP);
   hosts[0].is = MST_SCALE_UP;
