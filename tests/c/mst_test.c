@@ -11,14 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 
-// A sanitizer makes a test several times slower; no test here needs a second.
+// Of computing: a test that gets a small part of a core isn't stuck. A sanitizer makes a test several
+// times slower; no test here needs a second.
 #define TIME_LIMIT_S 60
+// Of what waits for ever.
+#define WAIT_LIMIT_S 600
 
 // The core moves its descriptors to 1024 and above, see mst_net_raise.
 #define FDS_MAX 4096
@@ -107,7 +111,9 @@ static int count_fds(void) {
 }
 
 static _Noreturn void run_in_child(const struct mst_test *test) {
-  (void)alarm(TIME_LIMIT_S);
+  const struct rlimit limit = {TIME_LIMIT_S, TIME_LIMIT_S + 1};
+  (void)setrlimit(RLIMIT_CPU, &limit);
+  (void)alarm(WAIT_LIMIT_S);
   const int fds_before = count_fds();
   test->run();
   shared->ended = 1;
@@ -139,7 +145,8 @@ static int run_test(const struct mst_test *test) {
   if (WIFSIGNALED(status)) {
     const int sig = WTERMSIG(status);
     (void)snprintf(what, sizeof what, "ended by signal %d (%s)", sig,
-                   sig == SIGALRM ? "time limit" : strsignal(sig));
+                   sig == SIGALRM || sig == SIGXCPU ? "time limit"
+                                                    : strsignal(sig));
     print_failure(test->file, test->line, what);
     return EXIT_FAILED;
   }

@@ -143,10 +143,10 @@ local_package <- function(name, code, frame = parent.frame(), exports = characte
   library
 }
 
-# Ends the test with an error if it takes longer, so that one that hangs says so: three times
+# Ends the test with an error if it takes longer, so that one that hangs says so: ten times
 # `seconds`, which is ample already, for a machine that is busy with other work.
 limit_time <- function(seconds, frame = parent.frame()) {
-  setTimeLimit(elapsed = 3 * seconds, transient = TRUE)
+  setTimeLimit(elapsed = 10 * seconds, transient = TRUE)
   defer(function() setTimeLimit(), frame)
 }
 
