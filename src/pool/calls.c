@@ -236,7 +236,7 @@ void mst_calls_look_for_left(struct mst_calls *calls) {
 static void drain(struct mst_calls *calls, struct mst_slot *slot,
                   const struct mst_event *event) {
   if (calls->pool.phase != MST_POOL_RUNNING) return;
-  if (event->kind == MST_EV_DRAIN) stay_lost(calls, slot);
+  stay_lost(calls, slot);
   mst_pool_event(&calls->pool, event, calls->now_ns);
   if (!slot->drains) calls->draining++;
   slot->drains = 1;
@@ -266,7 +266,6 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
   }
   switch (event->kind) {
   case MST_EV_DRAIN:
-  case MST_EV_LEFT:
     drain(calls, slot, event);
     return;
   case MST_EV_RESTART:
@@ -275,10 +274,6 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
       mst_calls_look_for_left(calls); // its unanswered tasks fail now
       mst_slot_return(calls, slot);
     }
-    break;
-  case MST_EV_BACK:
-    // Its messages couldn't arrive while the link was down.
-    mst_heal_heard(&slot->heal, now_ns);
     break;
   case MST_EV_CLOSED:
     slot->ended = 1;

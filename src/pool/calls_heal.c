@@ -148,9 +148,8 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
     if (slot->mailbox.first != NULL) {
       event->attempts = slot->mailbox.first->losses;
     }
-    event->fresh_rng =
-        strays(slot, slot->journal.checkpoint) &&
-        !redraws(slot, slot->journal.checkpoint);
+    event->fresh_rng = strays(slot, slot->journal.checkpoint) &&
+                       !redraws(slot, slot->journal.checkpoint);
   }
   calls->losses++;
   tell(calls, event);
@@ -316,8 +315,7 @@ static void trim_others(struct mst_calls *calls, const struct mst_slot *slot) {
 // may_run tells whether what must run alone may begin. If not, mst_slot_time asks again.
 static int may_run(struct mst_calls *calls, struct mst_slot *slot) {
   if (others_are_busy(calls, slot)) {
-    if (slot->alone != MST_ALONE_LATER)
-      set_alone(calls, slot, MST_ALONE_WAITS);
+    if (slot->alone != MST_ALONE_LATER) set_alone(calls, slot, MST_ALONE_WAITS);
     return 0;
   }
   if (slot->alone != MST_ALONE_TRIMS) {
@@ -474,8 +472,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
   if (waits) mst_slot_go_on(calls, slot);
   if (slot->resuming && !waits) return; // RESTARTED is still to come
   if (is_interrupted(slot)) calls->interrupts = 1;
-  if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
-      worker_of(calls, slot)->channel != MST_CHANNEL_AWAY) {
+  if (calls->pool.phase == MST_POOL_RUNNING && calls->started) {
     listen_to(calls, slot, slept_ns);
     watch_cancelled(calls, slot, slept_ns);
   }

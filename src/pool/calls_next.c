@@ -244,8 +244,6 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
     mst_heal_begin(&slot->heal, calls->now_ns);
     mst_slot_resume(calls, slot);
     return 0;
-  case MST_DO_CANCEL: // of launchers that come with other hosts
-    return 0;
   }
   return 0;
 }

@@ -47,8 +47,7 @@ static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
     return MST_EV_LAUNCH_FAILED;
   }
   const int to_be_killed = worker->kill_ns != INT64_MAX;
-  return mst_worker_channel_open(worker) && !to_be_killed ? MST_EV_TICK
-                                                          : MST_EV_EXITED;
+  return worker->channel && !to_be_killed ? MST_EV_TICK : MST_EV_EXITED;
 }
 
 void mst_cluster_orphans(struct mst_cluster *cluster) {
@@ -169,7 +168,7 @@ static void look_at_waiting(struct mst_cluster *cluster,
     if (peer->group != group) continue;
     joining += (uint32_t)is_joining(peer);
     if (!is_waiting(peer)) continue;
-    if (worker->cancelled || group->lost) {
+    if (worker->kill_ns != INT64_MAX || group->lost) {
       not_launched(peer);
     } else if (!group->waits && joining < JOINING_MOST) {
       mst_cluster_launch(cluster, i);
@@ -210,7 +209,7 @@ uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     n += peer->group == group && is_waiting(peer) &&
-         !mst_peer_worker(peer)->cancelled;
+         mst_peer_worker(peer)->kill_ns == INT64_MAX;
   }
   return n;
 }

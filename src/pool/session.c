@@ -88,7 +88,7 @@ void mst_session_close(struct mst_session *session) {
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->calls.pool.workers[index];
   struct mst_peer *peer = cluster->peers[index];
-  if (!mst_worker_channel_open(worker) && !mst_peer_is_told(peer)) {
+  if (!worker->channel && !mst_peer_is_told(peer)) {
     mst_conduit_cut_control(&peer->conduit);
     return;
   }

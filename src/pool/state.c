@@ -18,15 +18,14 @@
 //  RETIRE         -            killed      BYE    BYE          no restart
 //  RESTART        -            -           -      -            LAUNCH (if lost)
 //
-// More events and states (away is a flag of the channel):
+// More events and states:
 //
 //                 on its way   pending     idle or busy  draining    lost or left
 //  PENDING        pending      -           -             -           -
 //  FORKED         -            on its way  -             -           -
-//  DRAIN          killed       CANCEL      draining      -           no restart
-//  LEFT           killed       CANCEL      draining      -           lost: left
+//  DRAIN          killed       given up    draining      -           no restart
 //  ANSWERED       -            -           owes 1 less   0 left: BYE owes 1 less
-//  RETIRE, STOP   killed       CANCEL      BYE           as if busy  no restart
+//  RETIRE, STOP   killed       given up    BYE           as if busy  no restart
 //  CLOSED, EXITED lost         lost        lost          lost if it owes, or left
 //  RESTART        -            -           -             -           LAUNCH
 //
@@ -36,8 +35,8 @@
 // Everything that isn't in the table is ignored: the world may repeat itself, and mix up the order
 // of its two channels.
 //
-// Bound of the action queue: an incarnation gets at most one of RESTARTED, JOINED and CANCEL (which
-// only one that never becomes ready gets), one KILL (flag killed), and one of BYE and LOST (BYE
+// Bound of the action queue: an incarnation gets at most one of RESTARTED and JOINED, one KILL (flag
+// killed), and one of BYE and LOST (BYE
 // goes to workers that aren't lost when a stop, RETIRE or DRAIN comes, and no LOST follows it). The
 // pool gets STARTED at most once, and one of START_FAILED and STOPPED. LAUNCH is never queued: it
 // is made from `next`, `again` and `in_flight` when the queue is empty, so nothing of an earlier
@@ -109,7 +108,7 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
     mst_pool_want_kill(pool, index, now_ns);
   }
   mst_pool_arm(pool, mst_pool_news_due_ns(pool, worker));
-  if (!mst_worker_channel_open(worker) && worker->exit_known) {
+  if (!worker->channel && worker->exit_known) {
     mst_pool_give_lost(pool, index);
   }
 }
@@ -223,7 +222,7 @@ static void on_launch_failed(struct mst_pool *pool, uint32_t index,
   mst_pool_await_no_more(pool, worker);
   worker->exit_known = 1;
   worker->exit_how = MST_EXIT_NONE;
-  worker->channel = MST_CHANNEL_ENDED;
+  worker->channel = 0;
   if (starting) {
     start_lose(pool, MST_FAIL_LAUNCH, index, sys_errno, now_ns);
   } else if (failing) {
@@ -250,7 +249,6 @@ static void on_pending(struct mst_pool *pool, uint32_t index) {
     mst_pool_set_state(pool, worker, MST_WORKER_PENDING);
     worker->restart_ns = NEVER;
   }
-  if (worker->kill_ns != NEVER) mst_pool_give_cancel(pool, index);
 }
 
 static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
@@ -299,8 +297,7 @@ static void on_sent(struct mst_pool *pool, uint32_t index) {
 // while a stop waits for busy workers.
 static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (worker->owed == 0 || !mst_worker_channel_open(worker) ||
-      worker->lost_given) {
+  if (worker->owed == 0 || !worker->channel || worker->lost_given) {
     return;
   }
   worker->owed--;
@@ -315,8 +312,8 @@ static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (!mst_worker_channel_open(worker)) return; // also if not launched
-  worker->channel = MST_CHANNEL_ENDED;
+  if (!worker->channel) return; // also if not launched
+  worker->channel = 0;
   on_end_sign(pool, index, now_ns);
 }
 
@@ -377,17 +374,6 @@ static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
     worker->drains = 1;
     mst_pool_set_state(pool, worker, MST_WORKER_DRAINING);
     if (worker->owed == 0) mst_pool_say_bye(pool, index, now_ns);
-  }
-}
-
-static void on_left(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_RUNNING || !worker->launched) return;
-  if (mst_worker_is_live(worker)) {
-    on_drain(pool, index, now_ns);
-  } else if (worker->state == MST_WORKER_LOST && !worker->lost_given &&
-             worker->lost_ns != NEVER) {
-    worker->drains = 1; // a sign of its end came first
   }
 }
 
@@ -469,10 +455,6 @@ static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (mst_pool_away_due_ns(pool, worker) <= now_ns) {
-    worker->presumed = 1;
-    on_closed(pool, index, now_ns);
-  }
   if (mst_pool_restart_due_ns(pool, worker) <= now_ns) {
     worker->presumed = 1;
     if (pool->phase == MST_POOL_STARTING) {
@@ -575,15 +557,6 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
     break;
   case MST_EV_DRAIN:
     on_drain(pool, index, now_ns);
-    break;
-  case MST_EV_LEFT:
-    on_left(pool, index, now_ns);
-    break;
-  case MST_EV_AWAY:
-    mst_pool_on_away(pool, index, now_ns);
-    break;
-  case MST_EV_BACK:
-    mst_pool_on_back(pool, index, now_ns);
     break;
   }
   settle(pool, now_ns);

@@ -16,7 +16,7 @@
 //   stopped     ended after a stop or take-down began, and reaped
 //   pending     its launch waits in a queue (PENDING)
 //   draining    takes no new calls, and ends once it owes no answer
-//   left        ended after DRAIN or LEFT: not a loss
+//   left        ended after DRAIN: not a loss
 //
 // Start: at most `window` launches are in flight (not ready yet), so that boots in `spawn` don't
 // pile up and descriptors in flight stay below the kernel's limit. The first failure of any worker,
@@ -32,8 +32,8 @@
 // Pending: a launcher that can't say when a worker comes (a batch system's queue) answers LAUNCH by
 // PENDING. The worker doesn't count for the window, even once it boots, and has no limit until
 // FORKED, then MST_RESTART_NS. The start's deadline ignores it: it fails the start only if the
-// workers that are ready and those from a queue are too few. A pending worker that must end gets
-// CANCEL, and is given up MST_REAP_NS later.
+// workers that are ready and those from a queue are too few. A pending worker that must end is given
+// up MST_REAP_NS later, and killed if it was forked after all.
 //
 // Loss: the ends of a worker's channel and of its process are reported over two sockets, in either
 // order: READY may come before FORKED, the channel's end before or after EXITED, and answers may
@@ -59,12 +59,7 @@
 //
 // Drain: like retire, but BYE waits, without limit, until the worker owes nothing; then it becomes
 // left, and RESTART may bring it back. A worker that isn't ready is ended at once. If it ends while
-// it owes answers, that is a loss. A later RETIRE or STOP replaces DRAIN. LEFT is a DRAIN announced
-// by the worker's side: it also counts if the first sign of the end came before it.
-//
-// Away: a broken link may come back (AWAY, BACK). The worker still owes its answers. The limit of a
-// boot is suspended; those of a stop are not, and EXITED counts as always. After away_limit_ns the
-// channel counts as ended. The caller must not judge the silence of a worker that is away.
+// it owes answers, that is a loss. A later RETIRE or STOP replaces DRAIN.
 #ifndef MST_POOL_STATE_H
 #define MST_POOL_STATE_H
 
@@ -87,8 +82,6 @@
 // A restarted worker that isn't ready by then is lost again. Generous: on a loaded machine packages
 // and `setup` take ten times as long as alone.
 #define MST_RESTART_NS (300 * MST_NS_PER_S)
-// A channel that is away for longer counts as ended.
-#define MST_AWAY_NS (60 * MST_NS_PER_S)
 
 enum mst_worker_state {
   MST_WORKER_NONE = 0, // not launched yet
@@ -101,12 +94,6 @@ enum mst_worker_state {
   MST_WORKER_PENDING,
   MST_WORKER_DRAINING,
   MST_WORKER_LEFT
-};
-
-enum mst_channel {
-  MST_CHANNEL_ENDED = 0, // also before the launch
-  MST_CHANNEL_UP,
-  MST_CHANNEL_AWAY // its link broke; it may come back
 };
 
 enum mst_pool_phase {
@@ -129,11 +116,10 @@ struct mst_worker {
   // How and number are valid; how is MST_EXIT_NONE if the launch failed without a process.
   uint8_t exit_known;
   uint8_t killed;     // KILL was given for this incarnation
-  uint8_t channel;    // enum mst_channel: its data channel
+  uint8_t channel;    // its data channel is open
   uint8_t lost_given; // LOST was given for this incarnation
   uint8_t again;      // lost or left, and the next incarnation is requested
   uint8_t queued;     // this incarnation is or was pending
-  uint8_t cancelled;  // CANCEL was given for this incarnation
   uint8_t was_ready;  // this incarnation was ready
   uint8_t presumed;   // it counts as lost, although no sign of its end had come
   uint8_t drains;     // its end isn't a loss unless it still owes answers
@@ -145,10 +131,9 @@ struct mst_worker {
   int64_t stop_ns; // when it was asked to end (BYE); INT64_MAX: it wasn't
   // When it was killed, or should have been while its pid was unknown; INT64_MAX: neither.
   int64_t kill_ns;
-  // Start of its limit MST_RESTART_NS, without the time away; INT64_MAX: no limit.
+  // Start of its limit MST_RESTART_NS; INT64_MAX: no limit.
   int64_t restart_ns;
-  int64_t away_ns; // when its channel last went away
-  uint64_t done;   // answers received, of all incarnations
+  uint64_t done; // answers received, of all incarnations
 };
 
 enum mst_event_kind {
@@ -169,10 +154,7 @@ enum mst_event_kind {
   // slept would judge without the news that has arrived.
   MST_EV_TICK,
   MST_EV_PENDING, // its launch waits in a queue, for any time
-  MST_EV_DRAIN,   // it must finish what it owes, then end
-  MST_EV_LEFT,    // its announced end: it ends or has ended (walltime)
-  MST_EV_AWAY,    // its data channel's link broke and may come back
-  MST_EV_BACK     // the link is up again, and nothing was lost
+  MST_EV_DRAIN    // it must finish what it owes, then end
 };
 
 struct mst_event {
@@ -192,9 +174,7 @@ enum mst_action_kind {
   MST_DO_LOST,
   MST_DO_RESTARTED, // the next incarnation is ready
   MST_DO_STOPPED,   // all ended
-  MST_DO_JOINED,    // a first incarnation is ready after STARTED
-  // Remove the worker's launch from its queue. LAUNCH_FAILED: done; FORKED: too late.
-  MST_DO_CANCEL
+  MST_DO_JOINED     // a first incarnation is ready after STARTED
 };
 
 struct mst_action {
@@ -225,10 +205,8 @@ struct mst_pool {
   uint32_t next;  // the first worker not launched
   // During the start: workers that are ready; later: whose first incarnation was. Grown ones count.
   uint32_t ready;
-  uint32_t processes; // workers with has_process
-  uint32_t awaited;   // workers with awaited; the pool is down at 0
-  // MST_AWAY_NS; may be set after init, but not while a worker is away. INT64_MAX: no limit.
-  int64_t away_limit_ns;
+  uint32_t processes;  // workers with has_process
+  uint32_t awaited;    // workers with awaited; the pool is down at 0
   int64_t deadline_ns; // of the start
   int64_t stop_ns;     // when a stop or take-down began
   int64_t wake_ns;     // no TICK is needed before; INT64_MAX: none
@@ -278,11 +256,6 @@ int64_t mst_pool_wake_ns(const struct mst_pool *pool);
 // window isn't exceeded, a pool that is down has no process, nothing is launched after a failure.
 // Tests call it after every event.
 const char *mst_pool_check(const struct mst_pool *pool);
-
-// mst_worker_channel_open tells whether its data channel is up or away.
-static inline int mst_worker_channel_open(const struct mst_worker *worker) {
-  return worker->channel != MST_CHANNEL_ENDED;
-}
 
 // mst_worker_state_name gives "idle" and so on, never NULL.
 const char *mst_worker_state_name(enum mst_worker_state state);

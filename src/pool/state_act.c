@@ -8,10 +8,7 @@ static int is_stale(const struct mst_pool *pool,
   const struct mst_worker *worker = &pool->workers[action->worker];
   // The pid of a reaped process may belong to another process by now.
   if (action->kind == MST_DO_KILL) return worker->exit_known;
-  if (action->kind == MST_DO_BYE) return !mst_worker_channel_open(worker);
-  if (action->kind == MST_DO_CANCEL) {
-    return worker->exit_known || worker->pid != 0;
-  }
+  if (action->kind == MST_DO_BYE) return !worker->channel;
   if (action->kind == MST_DO_RESTARTED || action->kind == MST_DO_JOINED) {
     return worker->state != MST_WORKER_IDLE &&
            worker->state != MST_WORKER_DRAINING;
@@ -37,7 +34,7 @@ static void launch(struct mst_pool *pool, uint32_t index,
   mst_pool_set_state(pool, worker, state);
   worker->launched = 1;
   worker->awaited = 1;
-  worker->channel = MST_CHANNEL_UP;
+  worker->channel = 1;
   pool->awaited++;
   if (pool->phase == MST_POOL_RUNNING) {
     worker->restart_ns = pool->now_ns;

@@ -9,9 +9,9 @@ static const char *check_flags(const struct mst_worker *worker) {
   if (!worker->launched) {
     const int touched = worker->pid != 0 || worker->owed > 0 ||
                         worker->awaited || worker->exit_known ||
-                        worker->killed || mst_worker_channel_open(worker) ||
-                        worker->queued || worker->drains ||
-                        worker->lost_given || worker->kill_ns != NEVER;
+                        worker->killed || worker->channel || worker->queued ||
+                        worker->drains || worker->lost_given ||
+                        worker->kill_ns != NEVER;
     if (touched) return "a worker that was not launched has a past";
     if (worker->state != MST_WORKER_NONE) {
       return "a worker that was not launched has a state";
@@ -35,11 +35,6 @@ static const char *check_flags(const struct mst_worker *worker) {
   if (worker->pid != 0 && worker->kill_ns != NEVER && !worker->killed &&
       !worker->exit_known) {
     return "a process that is to be killed was not";
-  }
-  if (worker->cancelled && !worker->queued) return "cancelled out of no queue";
-  if (worker->queued && worker->awaited && worker->pid == 0 &&
-      worker->kill_ns != NEVER && !worker->cancelled) {
-    return "a launch that is to end waits in its queue";
   }
   if (worker->state == MST_WORKER_LOST && worker->drains &&
       worker->lost_given && worker->owed == 0) {
@@ -117,7 +112,7 @@ static const char *check_going_up(const struct mst_pool *pool,
     return worker->awaited ? "a retired worker was lost" : NULL; // given up
   }
   if (state == MST_WORKER_LOST || state == MST_WORKER_LEFT) {
-    const int told = !mst_worker_channel_open(worker) && worker->exit_known;
+    const int told = !worker->channel && worker->exit_known;
     if (told && !worker->lost_given && state == MST_WORKER_LOST &&
         pool->phase == MST_POOL_RUNNING) {
       return "a known loss was not given";
@@ -125,8 +120,7 @@ static const char *check_going_up(const struct mst_pool *pool,
     if (worker->awaited && worker->kill_ns == NEVER) {
       return "the process of a lost worker was left alone";
     }
-  } else if (state != MST_WORKER_NONE && !mst_worker_channel_open(worker) &&
-             !retired) {
+  } else if (state != MST_WORKER_NONE && !worker->channel && !retired) {
     return "a live worker's channel has ended";
   }
   return NULL;

@@ -18,8 +18,6 @@ int64_t mst_pool_kill_due_ns(const struct mst_pool *pool,
 int64_t mst_pool_reap_due_ns(const struct mst_worker *worker);
 int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
                                 const struct mst_worker *worker);
-int64_t mst_pool_away_due_ns(const struct mst_pool *pool,
-                             const struct mst_worker *worker);
 int64_t mst_pool_start_due_ns(const struct mst_pool *pool);
 int64_t mst_pool_words_due_ns(const struct mst_pool *pool);
 
@@ -47,13 +45,8 @@ void mst_pool_ask_again(struct mst_pool *pool, struct mst_worker *worker,
                         uint8_t again);
 void mst_pool_await_no_more(struct mst_pool *pool, struct mst_worker *worker);
 void mst_pool_give_kill(struct mst_pool *pool, uint32_t index);
-void mst_pool_give_cancel(struct mst_pool *pool, uint32_t index);
 void mst_pool_want_kill(struct mst_pool *pool, uint32_t index, int64_t now_ns);
 void mst_pool_give_lost(struct mst_pool *pool, uint32_t index);
 void mst_pool_say_bye(struct mst_pool *pool, uint32_t index, int64_t now_ns);
-
-// The events AWAY and BACK: in state_time.c, since they only change limits.
-void mst_pool_on_away(struct mst_pool *pool, uint32_t index, int64_t now_ns);
-void mst_pool_on_back(struct mst_pool *pool, uint32_t index, int64_t now_ns);
 
 #endif

@@ -75,7 +75,6 @@ int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
   pool->window = window;
   pool->action_cap = cap;
   pool->wake_ns = NEVER;
-  pool->away_limit_ns = MST_AWAY_NS;
   return 0;
 }
 

@@ -58,24 +58,14 @@ void mst_pool_give_kill(struct mst_pool *pool, uint32_t index) {
   mst_pool_give(pool, MST_DO_KILL, index);
 }
 
-void mst_pool_give_cancel(struct mst_pool *pool, uint32_t index) {
-  if (pool->workers[index].cancelled) return;
-  pool->workers[index].cancelled = 1;
-  mst_pool_give(pool, MST_DO_CANCEL, index);
-}
-
-// mst_pool_want_kill ends a worker's process: now if its pid is known, else on FORKED; a launch
-// that waits in a queue is cancelled. Its time limit for being reaped starts now.
+// mst_pool_want_kill ends a worker's process: now if its pid is known, else on FORKED. Its time
+// limit for being reaped starts now.
 void mst_pool_want_kill(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (!worker->awaited || worker->kill_ns != NEVER) return;
   worker->kill_ns = now_ns;
   mst_pool_arm(pool, now_ns + MST_REAP_NS);
-  if (worker->pid != 0) {
-    mst_pool_give_kill(pool, index);
-  } else if (worker->queued) {
-    mst_pool_give_cancel(pool, index);
-  }
+  if (worker->pid != 0) mst_pool_give_kill(pool, index);
 }
 
 void mst_pool_give_lost(struct mst_pool *pool, uint32_t index) {

@@ -7,7 +7,7 @@ int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
   if (pool->phase != MST_POOL_FAILING) return NEVER;
   if (pool->fail != MST_FAIL_EXITED) return NEVER;
   const struct mst_worker *worker = &pool->workers[pool->fail_worker];
-  return mst_worker_channel_open(worker) ? pool->stop_ns + MST_NEWS_NS : NEVER;
+  return worker->channel ? pool->stop_ns + MST_NEWS_NS : NEVER;
 }
 
 int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
@@ -35,7 +35,6 @@ int64_t mst_pool_reap_due_ns(const struct mst_worker *worker) {
 int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
                                 const struct mst_worker *worker) {
   if (worker->stop_ns != NEVER || worker->restart_ns == NEVER) return NEVER;
-  if (worker->channel == MST_CHANNEL_AWAY) return NEVER;
   if (worker->state != MST_WORKER_RESTARTING &&
       worker->state != MST_WORKER_STARTING) {
     return NEVER;
@@ -44,19 +43,6 @@ int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
   const int starting = pool->phase == MST_POOL_STARTING && worker->queued;
   if (!starting && pool->phase != MST_POOL_RUNNING) return NEVER;
   return worker->restart_ns + MST_RESTART_NS;
-}
-
-int64_t mst_pool_away_due_ns(const struct mst_pool *pool,
-                             const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_RUNNING) {
-    return NEVER;
-  }
-  if (worker->channel != MST_CHANNEL_AWAY || worker->stop_ns != NEVER ||
-      !mst_worker_is_live(worker)) {
-    return NEVER;
-  }
-  if (pool->away_limit_ns >= NEVER - worker->away_ns) return NEVER;
-  return worker->away_ns + pool->away_limit_ns;
 }
 
 int64_t mst_pool_start_due_ns(const struct mst_pool *pool) {
@@ -73,8 +59,6 @@ int64_t mst_pool_due_ns(const struct mst_pool *pool) {
     const int64_t kill = mst_pool_kill_due_ns(pool, worker);
     const int64_t reap = mst_pool_reap_due_ns(worker);
     const int64_t restart = mst_pool_restart_due_ns(pool, worker);
-    const int64_t away = mst_pool_away_due_ns(pool, worker);
-    if (away < due) due = away;
     if (restart < due) due = restart;
     if (news < due) due = news;
     if (kill < due) due = kill;
@@ -85,26 +69,4 @@ int64_t mst_pool_due_ns(const struct mst_pool *pool) {
     if (words < due) due = words;
   }
   return due;
-}
-
-// mst_pool_on_away, mst_pool_on_back: a worker's link breaks, and comes back.
-void mst_pool_on_away(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (worker->channel != MST_CHANNEL_UP) return;
-  worker->channel = MST_CHANNEL_AWAY;
-  worker->away_ns = now_ns;
-  mst_pool_arm(pool, mst_pool_away_due_ns(pool, worker));
-}
-
-void mst_pool_on_back(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (worker->channel != MST_CHANNEL_AWAY) return;
-  worker->channel = MST_CHANNEL_UP;
-  if (worker->restart_ns == NEVER) return;
-  // The boot's limit was suspended, or began meanwhile.
-  const int64_t since_ns = worker->restart_ns > worker->away_ns
-                               ? worker->restart_ns
-                               : worker->away_ns;
-  worker->restart_ns += now_ns - since_ns;
-  mst_pool_arm(pool, mst_pool_restart_due_ns(pool, worker));
 }

@@ -28,7 +28,7 @@ static inline const char *taken(void) {
       [MST_DO_KILL] = "KILL",       [MST_DO_LOST] = "LOST",
       [MST_DO_STARTED] = "STARTED", [MST_DO_START_FAILED] = "START_FAILED",
       [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED",
-      [MST_DO_JOINED] = "JOINED",   [MST_DO_CANCEL] = "CANCEL"};
+      [MST_DO_JOINED] = "JOINED"};
   static char text[1000];
   struct mst_action action;
   size_t len = 0;
@@ -37,8 +37,7 @@ static inline const char *taken(void) {
     const int of_worker =
         action.kind == MST_DO_LAUNCH || action.kind == MST_DO_BYE ||
         action.kind == MST_DO_KILL || action.kind == MST_DO_LOST ||
-        action.kind == MST_DO_RESTARTED || action.kind == MST_DO_JOINED ||
-        action.kind == MST_DO_CANCEL;
+        action.kind == MST_DO_RESTARTED || action.kind == MST_DO_JOINED;
     const char *comma = len > 0 ? ", " : "";
     const int n = of_worker ? snprintf(text + len, sizeof text - len, "%s%s %u",
                                        comma, names[action.kind], action.worker)

@@ -1,5 +1,4 @@
-// Tests of pool/calls: workers that come late, finish and leave, or are away, by facts and
-// actions.
+// Tests of pool/calls: workers that come late, finish and leave, by facts and actions.
 #include "base/mst_fault.h"
 #include "mst_calls_test.h"
 
@@ -232,7 +231,7 @@ TEST("A worker that has left can come back with its state") {
   (void)taken();
   answer_as(0, 1, MST_FLAG_STATE);
   CHECK_INT(take(0), MST_CALL_DONE);
-  fact(MST_EV_LEFT, 0, 0, 0);
+  fact(MST_EV_DRAIN, 0, 0, 0);
   EXPECT("BYE 0");
   die(0);
   EXPECT("");
@@ -335,28 +334,6 @@ TEST("A worker that is killed for good while it moves doesn't come back") {
   EXPECT("");
   CHECK_INT(state_of(0), MST_WORKER_LEFT);
   CHECK(calls.slots[0]->dead);
-  finish();
-}
-
-// --- Away ---
-
-TEST("A worker that is away isn't judged, and has a whole heartbeat when it is "
-     "back") {
-  run_calls(1);
-  calls.policy.heartbeat_ns = 3 * MST_NS_PER_S;
-  ask(0);
-  (void)taken();
-  fact(MST_EV_AWAY, 0, 0, 0);
-  for (int k = 0; k < 10; k++) {
-    tick(MST_NS_PER_S);
-    EXPECT("");
-  }
-  fact(MST_EV_BACK, 0, 0, 0);
-  tick(2 * MST_NS_PER_S);
-  EXPECT("PING 0");
-  CHECK_INT(state_of(0), MST_WORKER_BUSY);
-  answer(0, 1);
-  CHECK_INT(take(0), MST_CALL_DONE);
   finish();
 }
 

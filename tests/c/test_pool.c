@@ -515,8 +515,7 @@ TEST("The check finds a pool that contradicts itself") {
   EXPECT_BROKEN(worker->killed = 1, worker->killed = 0);
   EXPECT_BROKEN(worker->kill_ns = 5, worker->kill_ns = INT64_MAX);
   EXPECT_BROKEN(worker->lost_given = 1, worker->lost_given = 0);
-  EXPECT_BROKEN(worker->channel = MST_CHANNEL_ENDED,
-                worker->channel = MST_CHANNEL_UP);
+  EXPECT_BROKEN(worker->channel = 0, worker->channel = 1);
   EXPECT_BROKEN(worker->state = MST_WORKER_BUSY,
                 worker->state = MST_WORKER_IDLE);
   EXPECT_BROKEN(worker->state = MST_WORKER_RESTARTING,

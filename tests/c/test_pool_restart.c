@@ -42,7 +42,7 @@ TEST("A restarted worker begins anew, one epoch further on") {
   CHECK_INT(worker->pid, 0);
   CHECK_INT(worker->owed, 0); // the caller sends it again
   CHECK_INT(worker->done, 1); // counts all incarnations
-  CHECK(worker->awaited && mst_worker_channel_open(worker) &&
+  CHECK(worker->awaited && worker->channel &&
         !worker->exit_known);
   CHECK(!worker->killed && !worker->lost_given && !worker->again);
   CHECK_INT(pool.again, 0);

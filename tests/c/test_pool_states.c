@@ -1,9 +1,7 @@
-// Tests of pool/state: pending, draining, left, away, and pools partly there.
+// Tests of pool/state: pending, draining, left, and pools partly there.
 #include <errno.h>
 
 #include "mst_pool_test.h"
-
-#define AWAY_MS (MST_AWAY_NS / MS)
 
 static void begin(uint32_t count, uint32_t window, uint32_t need) {
   memset(&pool, 0xA5, sizeof pool);
@@ -15,7 +13,7 @@ static int takes_work(uint32_t index) {
   const struct mst_worker *worker = &pool.workers[index];
   return (worker->state == MST_WORKER_IDLE ||
           worker->state == MST_WORKER_BUSY) &&
-         worker->stop_ns == INT64_MAX && worker->channel == MST_CHANNEL_UP;
+         worker->stop_ns == INT64_MAX && worker->channel;
 }
 
 // --- Partly there ---
@@ -179,18 +177,17 @@ TEST("The start's deadline passes over pending workers, not over others") {
   tick_at(DEADLINE_MS);
   CHECK_INT(pool.fail, MST_FAIL_DEADLINE);
   CHECK_INT(pool.fail_worker, 1);
-  EXPECT("CANCEL 0");
+  EXPECT("");
   mst_pool_free(&pool);
 }
 
-TEST("A pending worker that must end is cancelled, once, or killed") {
+TEST("A pending worker that must end ends without a process, or is killed") {
   begin(3, 3, 1);
   (void)taken();
   tell(MST_EV_READY, 0);
   EXPECT("STARTED");
   tell(MST_EV_PENDING, 1);
   tell(MST_EV_RETIRE, 1);
-  EXPECT("CANCEL 1");
   tell(MST_EV_PENDING, 1);
   tell(MST_EV_RETIRE, 1);
   EXPECT("");
@@ -199,7 +196,7 @@ TEST("A pending worker that must end is cancelled, once, or killed") {
   tell(MST_EV_RETIRE, 2);
   EXPECT("");
   tell(MST_EV_PENDING, 2); // the news of the queue comes too late
-  EXPECT("CANCEL 2");
+  EXPECT("");
   tell_forked(2);
   EXPECT("KILL 2");
   tell_exited(2, MST_EXIT_SIGNAL, SIGKILL);
@@ -285,75 +282,4 @@ TEST("A later retire or stop overrides draining") {
   tell_gone(1);
   EXPECT("STOPPED");
   finish();
-}
-
-TEST("An announced end isn't a loss, even if a sign of it came first") {
-  run_pool(2);
-  tell(MST_EV_CLOSED, 0);
-  EXPECT("KILL 0");
-  tell(MST_EV_LEFT, 0);
-  tell_exited(0, MST_EXIT_SIGNAL, SIGKILL);
-  EXPECT("");
-  CHECK_INT(state_of(0), MST_WORKER_LEFT);
-  tell(MST_EV_LEFT, 1);
-  tell_gone(1);
-  EXPECT("");
-  CHECK_INT(state_of(1), MST_WORKER_LEFT);
-  finish();
-}
-
-// --- Away ---
-
-TEST("A worker that is away still owes its answers, and goes on when it is "
-     "back") {
-  run_pool(1);
-  tell(MST_EV_SENT, 0);
-  tell(MST_EV_AWAY, 0);
-  CHECK(!takes_work(0) && mst_worker_channel_open(&pool.workers[0]));
-  CHECK_INT(wake_ms(), AWAY_MS);
-  tick_at(AWAY_MS - 1);
-  tell(MST_EV_BACK, 0);
-  tick_at(2 * AWAY_MS);
-  EXPECT("");
-  CHECK(takes_work(0));
-  tell(MST_EV_ANSWERED, 0);
-  CHECK_INT(pool.workers[0].done, 1);
-  finish();
-}
-
-TEST("A worker that is away for too long counts as closed") {
-  run_pool(2);
-  pool.away_limit_ns = 7 * MS;
-  tell(MST_EV_AWAY, 0);
-  tick_at(7);
-  EXPECT("KILL 0");
-  tell(MST_EV_BACK, 0); // too late
-  CHECK(!mst_worker_channel_open(&pool.workers[0]));
-  tell_exited(0, MST_EXIT_SIGNAL, SIGKILL);
-  EXPECT("LOST 0");
-  tell(MST_EV_AWAY, 1);
-  tell_exited(1, MST_EXIT_CODE, 1); // reported as usual
-  EXPECT("");
-  tick_at(7 + NEWS_MS);
-  EXPECT("LOST 1");
-  finish();
-}
-
-TEST("The limit of a restart stands still while its worker is away") {
-  run_pool(1);
-  tell_gone(0);
-  tell(MST_EV_RESTART, 0);
-  EXPECT("LOST 0, LAUNCH 0"); // LAUNCH at 0
-  tell_forked(0);
-  pool.away_limit_ns = INT64_MAX;
-  now_ms = 1000;
-  tell(MST_EV_AWAY, 0);
-  tick_at(RESTART_MS);
-  EXPECT("");
-  tell(MST_EV_BACK, 0);
-  tick_at(2 * RESTART_MS - 1001);
-  EXPECT("");
-  tick_at(2 * RESTART_MS - 1000);
-  EXPECT("KILL 0");
-  mst_pool_free(&pool);
 }

@@ -102,15 +102,6 @@ static void judge_joined(struct sim *sim, uint32_t worker) {
   sim_saw(SIM_SAW_joined);
 }
 
-static void judge_cancel(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->queued) sim_fail(sim, "CANCEL of a launch in no queue");
-  if (!book->kill_due) sim_fail(sim, "CANCEL without a reason");
-  if (book->pid || book->ended) sim_fail(sim, "CANCEL too late");
-  if (book->cancel_given) sim_fail(sim, "CANCEL twice");
-  book->cancel_given = 1;
-}
-
 static void judge_started(struct sim *sim) {
   if (!sim->runs) sim_fail(sim, "STARTED before enough were ready");
   if (sim->failing) sim_fail(sim, "STARTED after a failure");
@@ -202,9 +193,6 @@ void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
   case MST_DO_JOINED:
     judge_joined(sim, action->worker);
     break;
-  case MST_DO_CANCEL:
-    judge_cancel(sim, action->worker);
-    break;
   }
 }
 
@@ -220,10 +208,6 @@ static void settled_worker(struct sim *sim, uint32_t i, int room) {
   }
   if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
     sim_fail(sim, "KILL of worker %u is missing", i);
-  }
-  if (book->kill_due && book->queued && !book->pid && !book->ended &&
-      !book->cancel_given) {
-    sim_fail(sim, "CANCEL of worker %u is missing", i);
   }
   if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
     sim_fail(sim, "BYE to worker %u is missing", i);

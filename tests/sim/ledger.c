@@ -182,9 +182,6 @@ void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat) {
   const int64_t since_ns = heard_ns > sim->woke_ns ? heard_ns : sim->woke_ns;
   const int64_t limit_ns = sim->plan.policy.heartbeat_ns;
   const int due = sim->now_ns - since_ns >= limit_ns;
-  if (sim->books[worker].away) {
-    sim_fail(sim, "worker %u is judged while it is away", worker);
-  }
   if (beat == MST_BEAT_SILENT) {
     sim_saw(SIM_SAW_silent);
     if (sim->processes[worker].hung) sim_saw(SIM_SAW_silent_hung);
@@ -208,7 +205,7 @@ void sim_ledger_listened(struct sim *sim) {
     const int64_t heard_ns = sim->heard_ns[i];
     const int64_t since_ns = heard_ns > sim->woke_ns ? heard_ns : sim->woke_ns;
     if (!sim_is_running(sim) || !sim_is_live(book) || !book->ready) continue;
-    if (book->bye_due || book->away || sim->core.slots[i]->resuming) continue;
+    if (book->bye_due || sim->core.slots[i]->resuming) continue;
     if (sim->now_ns - since_ns <= limit_ns + limit_ns / 3) continue;
     sim_fail(sim, "worker %u is silent and nobody looks", i);
   }

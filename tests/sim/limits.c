@@ -13,20 +13,11 @@ static int64_t after(int64_t at_ns, int64_t more_ns) {
                                                             : at_ns + more_ns;
 }
 
-static int64_t away_due_ns(const struct sim *sim, const struct sim_book *book) {
-  if (!sim_is_starting(sim) && !sim_is_running(sim)) return SIM_NEVER;
-  if (!book->away || book->closed || book->bye_due) return SIM_NEVER;
-  if (!sim_is_live(book)) return SIM_NEVER;
-  return after(book->away_ns, sim->plan.away_limit_ns);
-}
-
 // During the start only workers from a queue have their own limit.
 static int64_t boot_due_ns(const struct sim *sim, const struct sim_book *book) {
   const int runs =
       sim_is_running(sim) || (sim_is_starting(sim) && book->queued);
-  if (!runs || !sim_is_on_its_way(book) || book->bye_due || book->away) {
-    return SIM_NEVER;
-  }
+  if (!runs || !sim_is_on_its_way(book) || book->bye_due) return SIM_NEVER;
   return after(book->limit_ns, MST_RESTART_NS);
 }
 
@@ -74,11 +65,6 @@ static void give_up(struct sim *sim, struct sim_book *book) {
 
 static void time_of_worker(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
-  if (away_due_ns(sim, book) <= sim->now_ns) {
-    sim_saw(SIM_SAW_away_too_long);
-    sim->books[worker].presumed = 1;
-    sim_told_closed(sim, worker);
-  }
   if (boot_due_ns(sim, book) <= sim->now_ns) boot_too_slow(sim, worker);
   if (reap_due_ns(book) <= sim->now_ns) give_up(sim, book);
   if (news_due_ns(sim, book) <= sim->now_ns) {
@@ -123,7 +109,6 @@ static int64_t next_limit_ns(const struct sim *sim) {
   }
   for (uint32_t i = 0; i < sim->plan.count; i++) {
     const struct sim_book *book = &sim->books[i];
-    next_ns = earlier(next_ns, away_due_ns(sim, book));
     next_ns = earlier(next_ns, boot_due_ns(sim, book));
     next_ns = earlier(next_ns, news_due_ns(sim, book));
     next_ns = earlier(next_ns, kill_due_ns(sim, book));
@@ -135,18 +120,15 @@ static int64_t next_limit_ns(const struct sim *sim) {
 static int takes_work(const struct mst_worker *worker) {
   return (worker->state == MST_WORKER_IDLE ||
           worker->state == MST_WORKER_BUSY) &&
-         worker->stop_ns == INT64_MAX && worker->channel == MST_CHANNEL_UP;
+         worker->stop_ns == INT64_MAX && worker->channel;
 }
 
 static void compare_channel(struct sim *sim, uint32_t index) {
   const struct mst_worker *worker = &sim->core.pool.workers[index];
   const struct sim_book *book = &sim->books[index];
   const int open = book->launched && !book->closed;
-  if (mst_worker_channel_open(worker) != open) {
+  if (worker->channel != open) {
     sim_fail(sim, "channel of worker %u", index);
-  }
-  if ((worker->channel == MST_CHANNEL_AWAY) != (open && book->away)) {
-    sim_fail(sim, "worker %u is away or not", index);
   }
   const int pending = book->queued && !book->pid && sim_is_on_its_way(book);
   if ((worker->state == MST_WORKER_PENDING) != pending) {
@@ -155,7 +137,7 @@ static void compare_channel(struct sim *sim, uint32_t index) {
   if ((worker->state == MST_WORKER_LEFT) != book->left) {
     sim_fail(sim, "worker %u has left or not", index);
   }
-  const int takes = sim_serves(book) && open && !book->away;
+  const int takes = sim_serves(book) && open;
   if (!sim->failing && takes_work(worker) != takes) {
     sim_fail(sim, "worker %u takes work or not", index);
   }

@@ -83,8 +83,7 @@ const char *sim_event_name(enum mst_event_kind kind) {
       [MST_EV_RETIRE] = "RETIRE", [MST_EV_RESTART] = "RESTART",
       [MST_EV_SILENT] = "SILENT", [MST_EV_STOP] = "STOP",
       [MST_EV_TICK] = "TICK",     [MST_EV_PENDING] = "PENDING",
-      [MST_EV_DRAIN] = "DRAIN",   [MST_EV_LEFT] = "LEFT",
-      [MST_EV_AWAY] = "AWAY",     [MST_EV_BACK] = "BACK"};
+      [MST_EV_DRAIN] = "DRAIN"};
   return names[kind];
 }
 
@@ -94,7 +93,7 @@ const char *sim_action_name(enum mst_action_kind kind) {
       [MST_DO_KILL] = "KILL",       [MST_DO_STARTED] = "STARTED",
       [MST_DO_LOST] = "LOST",       [MST_DO_START_FAILED] = "START_FAILED",
       [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED",
-      [MST_DO_JOINED] = "JOINED",   [MST_DO_CANCEL] = "CANCEL"};
+      [MST_DO_JOINED] = "JOINED"};
   return names[kind];
 }
 
@@ -149,8 +148,7 @@ void sim_log_action(struct sim *sim, const struct mst_action *action) {
   const int of_worker =
       action->kind == MST_DO_LAUNCH || action->kind == MST_DO_BYE ||
       action->kind == MST_DO_KILL || action->kind == MST_DO_LOST ||
-      action->kind == MST_DO_RESTARTED || action->kind == MST_DO_JOINED ||
-      action->kind == MST_DO_CANCEL;
+      action->kind == MST_DO_RESTARTED || action->kind == MST_DO_JOINED;
   mix(sim, action->kind);
   mix(sim, action->worker);
   log_line(sim, '>', sim_action_name(action->kind), action->worker, !of_worker,
@@ -195,6 +193,7 @@ void sim_stepped(struct sim *sim) {
   sim_monitor_facts(sim, mst_pool_wake_ns(&sim->core.pool));
   if (sim->failed || sim->carrying_out) return;
   take_actions(sim, sim->plan.lazy);
+  sim_world_withdraw(sim);
   if (!sim->failed) sim_session_collect(sim);
 }
 
@@ -316,7 +315,6 @@ static int run(uint64_t seed, int logging, uint64_t *hash) {
   sim.core.tally.counts = &sim.counts;
   sim.core.policy = sim.plan.policy;
   sim.core.timeout_ns = sim.plan.timeout_ns;
-  sim.core.pool.away_limit_ns = sim.plan.away_limit_ns;
   if (sim.failed) {
     // nothing to play with
   } else if (setjmp(after_assert) == 0) {

@@ -117,7 +117,6 @@ void sim_loses(struct sim *sim, struct sim_book *book) {
   book->lost = 1;
   book->lost_ns = sim->now_ns;
   if (book->drained) sim_saw(SIM_SAW_drained_and_lost);
-  if (book->away) sim_saw(SIM_SAW_lost_while_away);
   sim_kill_is_due(sim, book);
 }
 
@@ -193,8 +192,7 @@ static void told_forked(struct sim *sim, struct sim_book *book,
   if (book->given_up) {
     sim_saw(SIM_SAW_forked_when_given_up);
   } else if (book->kill_due) {
-    sim_saw(book->cancel_given ? SIM_SAW_cancelled_too_late
-                               : SIM_SAW_kill_awaited_pid);
+    sim_saw(book->queued ? SIM_SAW_withdrawn_late : SIM_SAW_kill_awaited_pid);
     book->kill_ns = sim->now_ns;
   }
 }
@@ -237,7 +235,7 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
   book->ended = 1;
   book->how = MST_EXIT_NONE;
   book->closed = 1;
-  if (book->cancel_given) sim_saw(SIM_SAW_cancelled_launch);
+  if (book->queued && book->kill_due) sim_saw(SIM_SAW_withdrawn);
   if (sim_is_starting(sim)) {
     sim_start_loses(sim, MST_FAIL_LAUNCH, worker);
   } else if (!sim->failing) {
@@ -359,34 +357,6 @@ static void told_drain(struct sim *sim, struct sim_book *book) {
   }
 }
 
-static void told_left(struct sim *sim, struct sim_book *book) {
-  if (!sim_is_running(sim) || !book->launched) return;
-  if (sim_is_live(book)) {
-    told_drain(sim, book);
-  } else if (book->lost && !book->lost_due) {
-    book->drained = 1; // a sign of its end came first
-  }
-}
-
-static void told_away(struct sim *sim, struct sim_book *book) {
-  if (!book->launched || book->closed || book->away) return;
-  book->away = 1;
-  book->away_ns = sim->now_ns;
-  sim_saw(book->ready ? SIM_SAW_away : SIM_SAW_away_booting);
-}
-
-static void told_back(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  sim->heard_ns[worker] = sim->now_ns;
-  if (!book->away || book->closed) return;
-  book->away = 0;
-  sim_saw(SIM_SAW_back);
-  if (book->limit_ns == SIM_NEVER) return;
-  const int64_t since_ns =
-      book->limit_ns > book->away_ns ? book->limit_ns : book->away_ns;
-  book->limit_ns += sim->now_ns - since_ns;
-}
-
 static void told_restart(struct sim *sim, struct sim_book *book) {
   if (!sim_is_running(sim)) return;
   if (book->left) sim_saw(SIM_SAW_left_comes_back);
@@ -494,15 +464,6 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     break;
   case MST_EV_DRAIN:
     told_drain(sim, book);
-    break;
-  case MST_EV_LEFT:
-    told_left(sim, book);
-    break;
-  case MST_EV_AWAY:
-    told_away(sim, book);
-    break;
-  case MST_EV_BACK:
-    told_back(sim, event->worker);
     break;
   }
   sim_monitor_time(sim);

@@ -3,7 +3,7 @@
 
 // odd_kind draws from all kinds except STOP and TICK.
 static enum mst_event_kind odd_kind(struct sim_rng *rng) {
-  const uint32_t kind = 1 + sim_below(rng, MST_EV_BACK - 2);
+  const uint32_t kind = 1 + sim_below(rng, MST_EV_DRAIN - 2);
   return (enum mst_event_kind)(kind < MST_EV_STOP ? kind : kind + 2);
 }
 
@@ -29,22 +29,6 @@ static enum mst_event_kind idle_talk(struct sim *sim,
     return MST_EV_TICK;
   }
   return book->bye_due || book->lost ? kind : MST_EV_TICK;
-}
-
-// Of a queue in which it isn't, or of a link.
-static enum mst_event_kind far_talk(struct sim *sim,
-                                    const struct sim_book *book) {
-  switch (sim_below(&sim->rng, 4)) {
-  case 0:
-    return book->pid || book->ended ? MST_EV_PENDING : MST_EV_TICK;
-  case 1:
-    return book->away ? MST_EV_TICK : MST_EV_BACK;
-  case 2:
-    return book->closed ? MST_EV_AWAY : MST_EV_TICK;
-  default:
-    if (!sim_is_running(sim)) return MST_EV_LEFT;
-    return book->lost_due || !book->launched ? MST_EV_LEFT : MST_EV_TICK;
-  }
 }
 
 static struct mst_event draw_noise(struct sim *sim) {
@@ -82,8 +66,8 @@ static struct mst_event draw_noise(struct sim *sim) {
       event.kind = MST_EV_LAUNCH_FAILED;
     }
     break;
-  case 7:
-    event.kind = far_talk(sim, book);
+  case 7: // of a queue in which it isn't
+    if (book->pid || book->ended) event.kind = MST_EV_PENDING;
     break;
   default:
     event.kind = idle_talk(sim, book);

@@ -18,15 +18,11 @@ static void draw_size(struct sim_rng *rng, struct sim_plan *plan) {
 }
 
 static void draw_newer(struct sim_rng *rng, struct sim_plan *plan) {
-  static const int64_t away_ns[] = {MST_AWAY_NS, 5 * MST_NS_PER_S, SIM_NEVER};
   plan->need = plan->count;
   if (sim_chance(rng, 300)) plan->need = 1 + sim_below(rng, plan->count);
   plan->queue = sim_chance(rng, 300) ? some(rng) : 0;
   plan->drains = sim_chance(rng, 300) ? sim_below(rng, plan->count + 1) : 0;
-  plan->leaves = sim_chance(rng, 200) ? sim_below(rng, plan->count + 1) : 0;
   plan->returns = sim_chance(rng, 500) ? 2 * plan->drains : 0;
-  plan->away = sim_chance(rng, 300) ? some(rng) : 0;
-  plan->away_limit_ns = away_ns[sim_below(rng, 3)];
 }
 
 static void draw_boot(struct sim_rng *rng, struct sim_boot *boot) {

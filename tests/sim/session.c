@@ -123,9 +123,8 @@ static void user_retires(struct sim *sim, uint32_t worker) {
 
 static void user_drains(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
-  const enum mst_event_kind kind = entry->what == SIM_DRAIN   ? MST_EV_DRAIN
-                                   : entry->what == SIM_LEAVE ? MST_EV_LEFT
-                                                              : MST_EV_RESTART;
+  const enum mst_event_kind kind =
+      entry->what == SIM_DRAIN ? MST_EV_DRAIN : MST_EV_RESTART;
   // Only the core knows when a lost worker may come back.
   if (kind == MST_EV_RESTART && !sim->books[worker].left) return;
   sim_deliver(sim, (struct mst_event){.kind = kind, .worker = worker}, 0);
@@ -407,7 +406,6 @@ int sim_session_has(enum sim_what what) {
   case SIM_CANCEL:
   case SIM_RETIRE:
   case SIM_DRAIN:
-  case SIM_LEAVE:
   case SIM_RETURN:
   case SIM_END:
   case SIM_GROW:
@@ -444,7 +442,6 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     user_retires(sim, worker);
     break;
   case SIM_DRAIN:
-  case SIM_LEAVE:
   case SIM_RETURN:
     user_drains(sim, entry);
     break;

@@ -71,11 +71,8 @@ enum sim_what {
   SIM_GROW,        // the user adds workers
   SIM_STOP,        // the user stops the pool
   SIM_DRAIN,       // the user lets one worker finish and end
-  SIM_LEAVE,       // a worker's time is up, as announced
   SIM_RETURN,      // the user wants a worker back that has left
   SIM_DEQUEUE,     // a launch has waited in its queue
-  SIM_AWAY,        // a worker's link breaks
-  SIM_BACK,        // a worker's link is up again
   SIM_MEND,        // the session handles a loss
   SIM_LISTEN,      // the session checks signs of life
   SIM_SLEEP,       // the session does nothing for a while, and reads nothing
@@ -118,16 +115,14 @@ struct sim_boot { // chances of a launch, in permille
 struct sim_plan {
   uint32_t count; // grows with the pool
   uint32_t window;
-  uint32_t need;  // workers that the start needs
-  uint32_t queue; // launches that wait in a queue, in permille
-  uint32_t drains, leaves, returns; // counts, like retires
-  uint32_t away;                    // links that break, in permille
-  int64_t away_limit_ns;            // of the pool
-  int64_t deadline_ns;              // after the start; SIM_NEVER: none
-  int64_t stop_ns;                  // after the start
-  int64_t server_stuck_ns;          // when the fork server gets stuck
-  uint32_t calls;                   // that the user sends
-  uint32_t retires;                 // workers that the user stops one by one
+  uint32_t need;            // workers that the start needs
+  uint32_t queue;           // launches that wait in a queue, in permille
+  uint32_t drains, returns; // counts, like retires
+  int64_t deadline_ns;      // after the start; SIM_NEVER: none
+  int64_t stop_ns;          // after the start
+  int64_t server_stuck_ns;  // when the fork server gets stuck
+  uint32_t calls;           // that the user sends
+  uint32_t retires;         // workers that the user stops one by one
   struct mst_heal_policy policy;
   uint32_t changes;      // calls that change their worker, in permille
   uint32_t tasks;        // calls that are tasks
@@ -168,10 +163,9 @@ struct sim_process {
   int unreaped;
   int unkillable;
   int bye_ignored;
-  int bye;         // BYE was sent to it
-  int away;        // its link is broken
-  int64_t back_ns; // until then, or for ever
-  int in_queue;    // its launch is in a queue
+  int bye;       // BYE was sent to it
+  int in_queue;  // its launch is in a queue
+  int withdrawn; // and was to be taken out of it
   int computing;
   uint64_t in[2 * SIM_CALLS_MAX]; // ids of calls that it was sent,
   uint32_t in_first;              // 0: replayed
@@ -227,16 +221,14 @@ struct sim_book {
   uint32_t owed;
   uint64_t done;
   // follows
-  int lost;        // a sign of its end came while the pool ran
-  int lost_due;    // LOST must be given
-  int again;       // it must be launched again
-  int joined_due;  // JOINED must be given
-  int queued;      // PENDING came
-  int away;        // without BACK so far
-  int drained;     // it must finish and end: DRAIN or LEFT
-  int left;        // and did
-  int joined_moot; // it has calls already, so JOINED may be dropped
-  int64_t away_ns;
+  int lost;          // a sign of its end came while the pool ran
+  int lost_due;      // LOST must be given
+  int again;         // it must be launched again
+  int joined_due;    // JOINED must be given
+  int queued;        // PENDING came
+  int drained;       // it must finish and end
+  int left;          // and did
+  int joined_moot;   // it has calls already, so JOINED may be dropped
   int bye_due;       // it must end, by a stop or alone
   int unasked;       // likewise, but it isn't ready: killed without BYE
   int restarted_due; // RESTARTED must be given
@@ -253,7 +245,6 @@ struct sim_book {
   int kill_given;
   int restarted_given;
   int joined_given;
-  int cancel_given;
 };
 
 struct sim {
@@ -333,13 +324,11 @@ struct sim {
   SIGHT(ended_by_watch) SIGHT(timed_out) SIGHT(replayed) SIGHT(pinned)         \
   SIGHT(began_partly) SIGHT(lost_before_started) SIGHT(joined)                 \
   SIGHT(late_died_booting) SIGHT(late_too_slow) SIGHT(ended_unlaunched)        \
-  SIGHT(pending) SIGHT(forked_from_queue) SIGHT(cancelled_launch)              \
-  SIGHT(cancelled_too_late) SIGHT(stop_finds_pending) SIGHT(drained_idle)      \
+  SIGHT(pending) SIGHT(forked_from_queue) SIGHT(withdrawn)                     \
+  SIGHT(withdrawn_late) SIGHT(stop_finds_pending) SIGHT(drained_idle)          \
   SIGHT(drained_busy) SIGHT(drained_booting) SIGHT(finished_in_drain)          \
   SIGHT(left_drained) SIGHT(left_for_lost) SIGHT(left_comes_back)              \
-  SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(away) SIGHT(away_booting)     \
-  SIGHT(back) SIGHT(away_too_long) SIGHT(lost_while_away)                      \
-  SIGHT(sent_before_joined)
+  SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(sent_before_joined)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -368,8 +357,8 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
 void sim_world_launch(struct sim *sim, uint32_t worker);
 void sim_world_bye(struct sim *sim, uint32_t worker);
 void sim_world_kill(struct sim *sim, uint32_t worker);
-// sim_world_cancel: remove its launch from its queue.
-void sim_world_cancel(struct sim *sim, uint32_t worker);
+// sim_world_withdraw takes launches that must end out of their queue.
+void sim_world_withdraw(struct sim *sim);
 // sim_world_receive delivers a call, sim_world_ping a request for a sign of life.
 void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_ping(struct sim *sim, uint32_t worker);

@@ -103,8 +103,6 @@ int __wrap_mst_pool_next_action(struct mst_pool *pool,
   if (!got) return 0;
   sim_log_action(sim, action);
   sim_monitor_action(sim, action);
-  // The core has no launcher with a queue yet to which it could pass this.
-  if (action->kind == MST_DO_CANCEL) sim_world_cancel(sim, action->worker);
   return 1;
 }
 

@@ -56,16 +56,9 @@ static void tell(struct sim *sim, int64_t *last_ns, struct sim_entry news) {
   }
 }
 
-// Messages on a broken link wait until it is up again, if it ever is.
 static void tell_data(struct sim *sim, uint32_t worker,
                       enum mst_event_kind kind, uint64_t call) {
   struct sim_process *process = &sim->processes[worker];
-  if (process->away) {
-    if (process->back_ns == SIM_NEVER) return;
-    if (process->data_ns < process->back_ns) {
-      process->data_ns = process->back_ns + 1;
-    }
-  }
   tell(sim, &process->data_ns,
        (struct sim_entry){.event = {.kind = kind, .worker = worker},
                           .epoch = process->epoch,
@@ -164,13 +157,19 @@ static int waits_in_queue(struct sim *sim, uint32_t worker) {
   return 1;
 }
 
-// The request may come too late, or have no effect.
-void sim_world_cancel(struct sim *sim, uint32_t worker) {
-  struct sim_process *process = &sim->processes[worker];
-  if (!process->in_queue || process->forked) return;
-  if (sim_chance(&sim->rng, 300)) return;
-  process->in_queue = 0;
-  fork_failed(sim, worker);
+// Launches that must end are taken out of their queue, unless that comes too late.
+void sim_world_withdraw(struct sim *sim) {
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    struct sim_process *process = &sim->processes[i];
+    const struct mst_worker *worker = &sim->core.pool.workers[i];
+    if (!process->in_queue || process->forked || process->withdrawn) continue;
+    if (worker->state != MST_WORKER_PENDING || worker->kill_ns == SIM_NEVER)
+      continue;
+    process->withdrawn = 1;
+    if (sim_chance(&sim->rng, 300)) continue;
+    process->in_queue = 0;
+    fork_failed(sim, i);
+  }
 }
 
 static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
@@ -205,9 +204,6 @@ static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
                                  .worker = worker,
                                  .number = pid_of(worker, epoch)});
   boot(sim, worker);
-  if (sim_chance(rng, plan->away)) {
-    later(sim, sim_between(rng, 0, 20 * MST_NS_PER_S), SIM_AWAY, worker);
-  }
 }
 
 static void be_ready(struct sim *sim, uint32_t worker) {
@@ -256,24 +252,6 @@ static void hang(struct sim *sim, uint32_t worker) {
   const int64_t takes_ns = sim_between(&sim->rng, 0, 15 * MST_NS_PER_S);
   process->wake_ns = sim->now_ns + takes_ns;
   later(sim, takes_ns, SIM_WAKE, worker);
-}
-
-static void go_away(struct sim *sim, uint32_t worker) {
-  struct sim_process *process = &sim->processes[worker];
-  struct sim_rng *rng = &sim->rng;
-  const struct mst_event away = {.kind = MST_EV_AWAY, .worker = worker};
-  const struct mst_event back = {.kind = MST_EV_BACK, .worker = worker};
-  if (process->away || !process->channel) return;
-  const int64_t most_ns =
-      sim_chance(rng, 200) ? 100 * MST_NS_PER_S : 8 * MST_NS_PER_S;
-  process->away = 1;
-  process->back_ns = SIM_NEVER;
-  put(sim, 0, SIM_NEWS, away);
-  if (sim_chance(rng, 200)) return; // for ever
-  const int64_t takes_ns = sim_between(rng, 0, most_ns);
-  process->back_ns = sim->now_ns + takes_ns;
-  put(sim, takes_ns, SIM_BACK, back);
-  put(sim, takes_ns, SIM_NEWS, back);
 }
 
 // by_itself tells whether a process must run for this to happen.
@@ -372,7 +350,7 @@ void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call) {
 // channel is closed.
 void sim_world_ping(struct sim *sim, uint32_t worker) {
   const struct sim_process *process = &sim->processes[worker];
-  if (!process->alive || process->away) return;
+  if (!process->alive) return;
   if (!process->hung) {
     later(sim, news_delay_ns(sim), SIM_PONG, worker);
   } else if (process->wake_ns != SIM_NEVER) {
@@ -430,7 +408,6 @@ static void plan_healing(struct sim *sim) {
   if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_GROW, stop_ns);
   often(sim, sim->plan.cancels, SIM_CANCEL, stop_ns);
   often(sim, sim->plan.drains, SIM_DRAIN, stop_ns);
-  often(sim, sim->plan.leaves, SIM_LEAVE, stop_ns);
   often(sim, sim->plan.returns, SIM_RETURN, stop_ns);
 }
 
@@ -469,12 +446,6 @@ static void of_process(struct sim *sim, const struct sim_entry *entry) {
     break;
   case SIM_HANG:
     hang(sim, worker);
-    break;
-  case SIM_AWAY:
-    go_away(sim, worker);
-    break;
-  case SIM_BACK:
-    sim->processes[worker].away = 0;
     break;
   case SIM_WAKE:
     sim->processes[worker].hung = 0;
