@@ -129,11 +129,6 @@ void mst_calls_free(struct mst_calls *calls) {
   memset(calls, 0, sizeof *calls);
 }
 
-void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
-                     int64_t deadline_ns) {
-  mst_calls_begin(calls, now_ns, deadline_ns, calls->pool.count);
-}
-
 void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need) {
   calls->now_ns = calls->began_ns = now_ns;

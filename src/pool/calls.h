@@ -130,10 +130,8 @@ void mst_calls_end(struct mst_calls *calls, int64_t now_ns);
 // mst_calls_close does the same for one worker that has ended, and frees its journal.
 void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 void mst_calls_free(struct mst_calls *calls);
-void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
-                     int64_t deadline_ns);
-// mst_calls_begin is mst_calls_start for a cluster that may start with `need` workers, see
-// mst_pool_begin; calls to the others wait until they join.
+// mst_calls_begin starts the cluster; with `need` workers it has started, see mst_pool_begin, and
+// calls to the others wait until they join.
 void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need);
 // mst_calls_grow adds workers, which start as lost ones restart; the journal of what all workers

@@ -14,7 +14,6 @@
 //           1 for stages, which make them unasked.
 //   lost    calls and elements are retried as often as the user says; tasks of stages,
 //           which only compute, MST_PLAN_LOSSES_MAX times.
-//           which only compute, MST_PLAN_LOSSES_MAX times.
 #ifndef MST_SCHED_LATE_H
 #define MST_SCHED_LATE_H
 

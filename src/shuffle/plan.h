@@ -110,8 +110,7 @@ void mst_plan_free(struct mst_plan *plan);
 int mst_plan_workers(struct mst_plan *plan, uint32_t workers);
 
 // mst_plan_add adds a stage and sets *stage to its number. near must have the same number of tasks.
-// 0,
-// -MST_EMEM, -MST_ELIMIT, -MST_EINPUT (an input that doesn't exist).
+// 0, -MST_EMEM, -MST_ELIMIT, -MST_EINPUT (an input that doesn't exist).
 int mst_plan_add(struct mst_plan *plan, uint32_t count, uint32_t near,
                  const uint32_t far[2], int speculate, uint32_t *stage);
 // mst_plan_stage gives a stage; a retired one has no tasks.

@@ -461,7 +461,7 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
                                                  plan->dear ? MST_NS_PER_S : 0,
                                              .replay_max_ns = EX_NEVER};
   begin_calls(ex);
-  mst_calls_start(&ex->core, ex->now_ns, EX_NEVER);
+  mst_calls_begin(&ex->core, ex->now_ns, EX_NEVER, EX_WORKERS);
   ex_stepped(ex);
   for (uint32_t i = 0; i < EX_WORKERS; i++)
     be_ready(ex, i);

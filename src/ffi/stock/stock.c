@@ -2,7 +2,6 @@
 //
 // All waits are in slices of 50 ms with a check for interrupts in between. An interrupt leaves a
 // link intact: received bytes stay, unsent ones go first in the next call.
-// next call.
 #include "ffi/stock/stock.h"
 
 #include <netinet/in.h>
