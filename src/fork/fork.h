@@ -35,7 +35,7 @@
 #include "loop/conduit.h"
 #include "loop/loop.h"
 #include "loop/output.h"
-#include "pool/heal.h"
+#include "sched/heal.h"
 #include "wire/wire.h"
 
 // Printed by a process that lacks a resource for a worker; mst_peer_lacks reads the errno after it.

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "pool/heal.h"
+#include "sched/heal.h"
 #include "pool/journal.h"
 #include "pool/loss.h"
 #include "pool/mailbox.h"

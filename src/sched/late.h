@@ -1,6 +1,6 @@
 // sched/late: when work is late, who gets a copy of it, and how often lost work is retried. Pure:
 // numbers in, numbers out. Used for pieces of maps (pieces.h), tasks of stages (shuffle/plan.h) and
-// calls of workers (pool/heal.h).
+// calls of workers (heal.h).
 //
 // Work is late if it runs twice as long as the others suggest, and longer than a floor. Once no
 // more than a quarter is left, late work gets a copy, and another if that is late as well; the

@@ -1,9 +1,9 @@
-// Tests of pool/heal: blame, budget and silence.
+// Tests of sched/heal: blame, budget and silence.
 #include <string.h>
 
 #include "mst_random.h"
 #include "mst_test.h"
-#include "pool/heal.h"
+#include "sched/heal.h"
 
 #define S MST_NS_PER_S
 #define NEVER INT64_MAX

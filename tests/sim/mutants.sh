@@ -33,8 +33,10 @@ put() {
     /^#/ || !NF { next }
     /^[^ ]/ { on = $1 == name; next }
     on { sub(/^ +/, ""); print }' "$list" >"$dir/script"
-  sed -f "$dir/script" "$SRC/pool/$file" >"$dir/$file" || return 1
-  if cmp -s -- "$dir/$file" "$SRC/pool/$file"; then
+  whole=$SRC/pool/$file
+  [ -f "$whole" ] || whole=$SRC/sched/$file
+  sed -f "$dir/script" "$whole" >"$dir/$file" || return 1
+  if cmp -s -- "$dir/$file" "$whole"; then
     say "its place isn't in $file any more" >"$dir/out"
     return 1
   fi

@@ -1,5 +1,5 @@
 // Blame and silence. The contract is in heal.h.
-#include "pool/heal.h"
+#include "sched/heal.h"
 
 #include "sched/late.h"
 

@@ -1,4 +1,4 @@
-// pool/heal: what follows from the loss of a worker, and when silence is a loss. Pure: facts and
+// sched/heal: what follows from the loss of a worker, and when silence is a loss. Pure: facts and
 // now_ns go in, verdicts come out. No socket, no clock, no R.
 //
 // Blame. If a worker dies while it evaluates a call (the oldest that it owes), that call is to
@@ -16,8 +16,8 @@
 // judges. Who waits for the processor or a disk isn't silent: where the session sees a process, it
 // looks at one that may be silent (mst_heal_runs), and judges it a heartbeat later, but within
 // MST_HEAL_STUCK_NS.
-#ifndef MST_POOL_HEAL_H
-#define MST_POOL_HEAL_H
+#ifndef MST_SCHED_HEAL_H
+#define MST_SCHED_HEAL_H
 
 #include <stdint.h>
 
