@@ -416,11 +416,11 @@ test_cluster("random numbers follow from a seed: cluster_map()'s, or doRNG's", {
 test_cluster("options are for one loop, or for all", {
   cl <- local_loops()
   slow <- function(...) foreach(i = 1:2, ...) %dopar% if (i == 2) Sys.sleep(60) else i # tidy: late
-  late <- list(timeout = 0.2, retries = 0)
+  late <- list(timeout = 2, retries = 0)
   error <- healed(tryCatch(slow(.options.muster = late), error = identity))$value
   expect_s3_class(error, "muster_error_timeout")
   expect_match(conditionMessage(error), "^Task 2 [(]i = 2[)] took longer than `timeout`")
-  registerDoMuster(cl, timeout = 0.2, retries = 0)
+  registerDoMuster(cl, timeout = 2, retries = 0)
   values <- healed(slow(.errorhandling = "pass"))$value
   expect_identical(values[[1L]], 1L)
   expect_s3_class(values[[2L]], "muster_error_timeout")
