@@ -105,10 +105,10 @@ static void free_job(struct mst_job *job) {
   free(job);
 }
 
-// end_result: workers should forget it.
+// end_result: workers should forget it. While a journal has it, later calls get it, too.
 static void end_result(struct mst_job *job) {
-  if (job->home != NULL) *job->home = NULL;
-  job->home = NULL;
+  if (job->refs == 0 && job->home != NULL) *job->home = NULL;
+  if (job->refs == 0) job->home = NULL;
   if (job->at == NULL) return; // the workers are being told
   take_result(job);
   put_result(&job->jobs->over, job);

@@ -136,6 +136,24 @@ TEST("A worker that returns is sent the result again, and so is one whose call "
   finish();
 }
 
+TEST("A result that a journal has is sent once to a worker that returns, also "
+     "for later tasks") {
+  run_calls(1);
+  (void)submit();
+  (void)submit_for(tasks, 1);
+  (void)taken();
+  give(0, 1, "one", NULL);
+  EXPECT("JOB 0 #1, EXEC 0 #2");
+  answer_as(0, 2, MST_FLAG_STATE);
+  EXPECT("DROP 0 #1");
+  lose_one(0);
+  (void)submit_for(tasks, 1);
+  come_up(0);
+  EXPECT("JOB 0 #1, REEXEC 0 #2, EXEC 0 #3");
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
 TEST("Somebody who waits for it lets answers be read; nobody else does") {
   run_calls(1);
   (void)submit();
