@@ -475,7 +475,6 @@ leave_hosts <- function() {
   }
   now_s <- proc.time()[["elapsed"]]
   due <- Filter(function(one) now_s >= c(one$link$look_s, Inf)[1L], groups[!ends])
-  # Somebody may have changed the limit since the last time.
   left_s <- slurm_left(vapply(due, function(one) one$link$name, ""))
   for (i in seq_along(due)) look_at_limit(due[[i]], left_s[i])
 }
@@ -500,7 +499,8 @@ look_at_limit <- function(due, left_s) {
       "ends in ", round(left_s), " s; another one is asked for."
     ), "The job of ")
   } else {
-    link$look_s <- proc.time()[["elapsed"]] + left_s - link$margin_s
+    # Slurm may not have answered, and an administrator may shorten a limit.
+    link$look_s <- proc.time()[["elapsed"]] + min(left_s - link$margin_s, 600)
     the$hosts[[link$key]] <- link
   }
 }

@@ -276,6 +276,7 @@ test_cluster("the only host of a cluster that can't be reached again is an error
     class = "muster_error_lost"
   )
   unlink(down)
+  options(muster.start_timeout = NULL)
   expect_identical(healed(clusterCall(cl, function() 5))$value, list(5))
 })
 
@@ -297,6 +298,7 @@ test_cluster("a host that can't be reached again is given up, and the others go 
   )
   expect_identical(cluster_status(cl)$state, c("idle", "lost"))
   unlink(file)
+  options(muster.start_timeout = NULL)
   back <- healed(cluster_resize(cl, 2))
   expect_identical(clusterCall(back$value, function() 5), list(5, 5))
 })
