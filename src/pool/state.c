@@ -35,12 +35,12 @@
 // Everything that isn't in the table is ignored: the world may repeat itself, and mix up the order
 // of its two channels.
 //
-// Bound of the action queue: an incarnation gets at most one of RESTARTED and JOINED, one KILL (flag
-// killed), and one of BYE and LOST (BYE
-// goes to workers that aren't lost when a stop, RETIRE or DRAIN comes, and no LOST follows it). The
-// pool gets STARTED at most once, and one of START_FAILED and STOPPED. LAUNCH is never queued: it
-// is made from `next`, `again` and `in_flight` when the queue is empty, so nothing of an earlier
-// incarnation is left in the queue. So 3 * workers + 2 entries suffice, even if nobody takes any.
+// Bound of the action queue: an incarnation gets at most one of RESTARTED and JOINED, one KILL
+// (flag killed), and one of BYE and LOST (BYE goes to workers that aren't lost when a stop, RETIRE
+// or DRAIN comes, and no LOST follows it). The pool gets STARTED at most once, and one of
+// START_FAILED and STOPPED. LAUNCH is never queued: it is made from `next`, `again` and `in_flight`
+// when the queue is empty, so nothing of an earlier incarnation is left in the queue. So
+// 3 * workers + 2 entries suffice, even if nobody takes any.
 //
 // Time: a worker has at most one limit each for its news, its kill and its reaping, counted from
 // lost_ns, stop_ns and kill_ns, and one for its restart (restart_ns), counted from LAUNCH, not from

@@ -18,8 +18,8 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 
-// Of computing: a test that gets a small part of a core isn't stuck. A sanitizer makes a test several
-// times slower; no test here needs a second.
+// Of computing: a test that gets a small part of a core isn't stuck. A sanitizer makes a test
+// several times slower; no test here needs a second.
 #define TIME_LIMIT_S 60
 // Of what waits for ever.
 #define WAIT_LIMIT_S 600
