@@ -33,8 +33,8 @@
 // PENDING. The worker doesn't count for the window, even once it boots, and has no limit until
 // FORKED, then MST_RESTART_NS. The start's deadline ignores it: it fails the start only if the
 // workers that are ready and those from a queue are too few. Whoever launches takes the launch of a
-// pending worker that must end (kill_ns) back: LAUNCH_FAILED, or FORKED if that is too late. Without
-// news it is given up MST_REAP_NS later.
+// pending worker that must end (kill_ns) back: LAUNCH_FAILED, or FORKED if that is too late.
+// Without news it is given up MST_REAP_NS later.
 //
 // Loss: the ends of a worker's channel and of its process are reported over two sockets, in either
 // order: READY may come before FORKED, the channel's end before or after EXITED, and answers may

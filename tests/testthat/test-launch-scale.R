@@ -173,9 +173,9 @@ test_cluster("tasks of a moment don't wake a host beside workers that are there"
   tasks <- lapply(1:20, function(i) task_submit(cl, function() 1))
   expect_identical(lapply(tasks, task_value), rep(list(1), 20L))
   expect_identical(hosts$starts(), 0L)
-  # Until there are two.
+  # Each lasts until a second worker has one.
   folder <- local_folder()
-  long <- lapply(1:2, function(i) {
+  long <- lapply(1:6, function(i) {
     task_submit(cl, function(folder) {
       file.create(file.path(folder, Sys.getpid()))
       while (length(list.files(folder)) < 2L) Sys.sleep(0.02) # tidy: for the other worker
