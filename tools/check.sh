@@ -4,7 +4,7 @@
 #   tools/check.sh all        all there are: `make check-all`, each time with another seed
 #   tools/check.sh SUITE...   these; tools/suite.sh says what they are
 # LANES=N suites run at a time; by default 2, and on a busy machine, where each of them has only a
-# share of a core, up to 6. What else is heeded in the environment:
+# share of a core, up to 10. What else is heeded in the environment:
 # tools/suite.sh.
 #
 # A suite that doesn't tell its counts, ends with another status than they say, passes its limit
@@ -21,8 +21,8 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 # Those that take longest first, so that the lanes end at about the same time.
-gate="build testthat-1 testthat-2 testthat-3 testthat-4 vital package c demo tidy sim transcripts"
-gate="$gate root r45 r46"
+gate="build testthat-1 testthat-2 testthat-3 testthat-4 testthat-5 testthat-6 testthat-7"
+gate="$gate testthat-8 vital package c demo tidy sim transcripts root r45 r46"
 more="full load newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
 more="$more c-portable portable compilers testthat memory"
 # The package in ./.lib isn't what these test.

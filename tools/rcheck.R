@@ -19,6 +19,9 @@ Sys.setenv(
   `_R_CHECK_CRAN_INCOMING_REMOTE_` = "false",
   `_R_CHECK_SYSTEM_CLOCK_` = "false"
 )
+# R counts an example's time by the clock, too; below, only what it computes is counted.
+limit_s <- 5
+Sys.setenv(`_R_CHECK_EXAMPLE_TIMING_THRESHOLD_` = "Inf")
 # Tests take themselves to be on CRAN's machine.
 Sys.unsetenv(c("NOT_CRAN", "CI"))
 options <- c("--as-cran", "--no-manual")
@@ -110,6 +113,16 @@ for (section in sections) {
   offences <- offences + 1L
   cat("\nnot explained:\n")
   cat(section, sep = "\n")
+}
+timings <- file.path(out, "muster.Rcheck", "muster-Ex.timings")
+if (file.exists(timings)) {
+  timings <- utils::read.table(timings, header = TRUE)
+  slow <- timings[timings$user + timings$system > limit_s, ]
+  if (nrow(slow)) {
+    offences <- offences + 1L
+    cat(sprintf("\nexamples that compute for more than %g s:\n", limit_s))
+    print(slow)
+  }
 }
 summary_line <- tail(grep("^Status: ", log, value = TRUE), 1L)
 cat("\n", summary_line, "\n", sep = "")

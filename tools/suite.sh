@@ -78,9 +78,9 @@ case $suite in
   c) part tests/c check ONLY="${TEST_FILE:-}" ;;
   sim) part tests/sim suite PARTS=check RUNS=1000 ;;
   testthat) testthat tests/testthat ;;
-  testthat-[1-4]) # each fourth file of it
+  testthat-[1-8]) # each eighth file of it
     if [ -z "${TEST_FILE:-}" ]; then
-      SHARD=${suite#testthat-}/4
+      SHARD=${suite#testthat-}/8
       export SHARD
     fi
     testthat tests/testthat

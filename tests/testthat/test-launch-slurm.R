@@ -146,6 +146,7 @@ look_now <- function() {
   for (key in names(the$hosts)) {
     if (!is.null(the$hosts[[key]]$look_s)) the$hosts[[key]]$look_s <- 0
   }
+  plan_look()
 }
 
 test_that("a job of which Slurm doesn't say how long it may run is asked about again", {
