@@ -59,7 +59,7 @@ int mst_proc_exits(pid_t pid);
 // process does: 0, or -1 if that is unknown. Neither blocks.
 struct mst_activity {
   int64_t cpu_ns; // its processor time until now
-  int sleeps;     // it waits for something other than the processor, a disk or a debugger
+  int sleeps; // it waits for something other than the processor, a disk or a debugger
 };
 int mst_proc_thread(void);
 int mst_proc_activity(int thread, struct mst_activity *activity);
@@ -402,9 +402,11 @@ int mst_standby_make(int end, int output, pid_t session, const char *title,
 // second. 0, -MST_ESYS, -MST_EMEM.
 int mst_watch_start(int control_fd, int session_fd, pid_t session,
                     struct mst_err *err);
-// mst_watch_call_begin says that the R thread takes this call: 0, or 1 if it was cancelled before,
-// so that it must not be evaluated. Doesn't allow interrupts yet.
-int mst_watch_call_begin(uint64_t call);
+// mst_watch_call_begin says that the R thread takes this call, or one without a number (0). If it
+// was withdrawn before, it is neither evaluated nor answered; if it was cancelled, it is answered
+// with an error. Doesn't allow interrupts yet.
+enum mst_take { MST_TAKE_EVALUATE, MST_TAKE_CANCELLED, MST_TAKE_WITHDRAWN };
+enum mst_take mst_watch_call_begin(uint64_t call);
 // mst_watch_call_open lets a CANCEL interrupt the call, at once if one has come already: one SIGINT
 // per call to this process group, and SIGKILL if the call goes on past the grace, of which the time
 // that it waits for the processor is no part.

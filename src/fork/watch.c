@@ -75,8 +75,12 @@ static struct {
 // How much time of its own the R thread still has for something.
 struct span {
   int64_t left_ns;
-  int64_t seen_ns, cpu_ns; // when it was last looked at, and its processor time then
+  int64_t seen_ns,
+      cpu_ns; // when it was last looked at, and its processor time then
 };
+
+// Calls that are withdrawn and whose EXECs haven't been read yet. The session sends few calls ahead.
+#define WITHDRAWN_MAX 4u
 
 // The present call, and up to which call they are cancelled. Both threads hold the lock for a few
 // instructions only. The signal is sent with the lock held, so that it can't hit a later call.
@@ -87,7 +91,10 @@ static struct {
   int open;           // `call` may be interrupted now
   int raised;         // SIGINT was sent for `call`
   int64_t grace_ns;   // from CANCEL
-  uint64_t doomed;    // the call to kill after `span`, 0 if none
+  uint64_t begun;     // the last call that the R thread took
+  uint64_t withdrawn
+      [WITHDRAWN_MAX]; // calls that it will meet and pass over; 0: free
+  uint64_t doomed;     // the call to kill after `span`, 0 if none
   struct span span;
   int thread; // the R thread
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -218,13 +225,30 @@ static void interrupt(void) {
   (void)kill(0, SIGINT);
 }
 
-int mst_watch_call_begin(uint64_t call) {
+// place_of gives the place of a withdrawn call, or of 0 a free one; NULL if there is none. With the
+// lock held.
+static uint64_t *place_of(uint64_t call) {
+  for (size_t i = 0; i < WITHDRAWN_MAX; i++) {
+    if (gate.withdrawn[i] == call) return &gate.withdrawn[i];
+  }
+  return NULL;
+}
+
+enum mst_take mst_watch_call_begin(uint64_t call) {
   (void)pthread_mutex_lock(&gate.lock);
-  const int cancelled = call != 0 && call <= gate.cancelled;
-  gate.call = cancelled ? 0 : call;
+  enum mst_take take = MST_TAKE_EVALUATE;
+  uint64_t *withdrawn = call == 0 ? NULL : place_of(call);
+  if (call > gate.begun) gate.begun = call;
+  if (withdrawn != NULL) {
+    *withdrawn = 0;
+    take = MST_TAKE_WITHDRAWN;
+  } else if (call != 0 && call <= gate.cancelled) {
+    take = MST_TAKE_CANCELLED;
+  }
+  gate.call = take == MST_TAKE_EVALUATE ? call : 0;
   gate.open = gate.raised = 0;
   (void)pthread_mutex_unlock(&gate.lock);
-  return cancelled;
+  return take;
 }
 
 void mst_watch_call_open(void) {
@@ -266,6 +290,27 @@ static void cancel(const struct mst_frame *frame) {
   gate.grace_ns = (int64_t)grace_ms * MST_NS_PER_MS;
   if (gate.open) interrupt();
   (void)pthread_mutex_unlock(&gate.lock);
+}
+
+// withdraw has a call passed over that hasn't begun, and says so. The answer is never dropped, so
+// there is none, and the call is evaluated, while the socket is full. Without an answer the session
+// leaves the call where it is.
+static void withdraw(const struct mst_frame *frame) {
+  const uint64_t call = frame->head.call;
+  send_rest();
+  if (rest.at < rest.n || call == 0) return;
+  (void)pthread_mutex_lock(&gate.lock);
+  uint64_t *place = place_of(0);
+  const int begun = call <= gate.begun || place == NULL;
+  if (!begun) *place = call;
+  (void)pthread_mutex_unlock(&gate.lock);
+  if (begun) return;
+  struct mst_head head = frame->head;
+  head.length = 0;
+  mst_head_encode(&head, rest.bytes);
+  rest.n = MST_HEAD_BYTES;
+  rest.at = 0;
+  send_rest();
 }
 
 // say_why tells the session, just before the worker ends, that its call didn't obey: CANCEL comes
@@ -382,6 +427,7 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
     if (rc == 0) break;
     if (frame.head.kind == MST_KIND_PING) answer(&frame);
     if (frame.head.kind == MST_KIND_CANCEL) cancel(&frame);
+    if (frame.head.kind == MST_KIND_WITHDRAW) withdraw(&frame);
     if (frame.head.kind == MST_KIND_STANDBY) take_end();
     at += (size_t)used;
   }
@@ -505,6 +551,7 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.standby = watch.standby_was = 0;
   watch.end = END_AWAITED;
   gate.thread = mst_proc_thread();
+  gate.begun = 0; // a fork server has taken calls, to be quick
   leaving.pid = getpid();
   leaving.lost = 0;
   if (!leaving.is_asked) leaving.is_asked = atexit(at_exit) == 0;

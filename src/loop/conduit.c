@@ -46,12 +46,9 @@ static void data_ready(struct mst_io *io, uint32_t ready) {
   if ((ready & MST_READABLE) != 0) conduit->events->readable(conduit->owner);
 }
 
-// The end of control says nothing that the end of data doesn't.
-static void control_ready(struct mst_io *io, uint32_t ready) {
-  struct mst_conduit *conduit = io->owner;
+int mst_conduit_hear(struct mst_conduit *conduit) {
   struct mst_frame frame;
-  if ((ready & MST_WRITABLE) != 0) mst_conduit_flush(conduit);
-  if ((ready & MST_READABLE) == 0) return;
+  if (conduit->control.fd < 0) return 0;
   const int rc = mst_chan_fill(&conduit->control, 0, NULL);
   int found = 0;
   while (rc == 1 &&
@@ -60,12 +57,16 @@ static void control_ready(struct mst_io *io, uint32_t ready) {
     mst_chan_take(&conduit->control, &frame);
   }
   // Without memory it stays there until there is some.
-  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)
-    mst_loop_remove(conduit->loop, io);
+  return (rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0;
 }
 
-// ---- opened and closed
-
+// The end of control says nothing that the end of data doesn't.
+static void control_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_conduit *conduit = io->owner;
+  if ((ready & MST_WRITABLE) != 0) mst_conduit_flush(conduit);
+  if ((ready & MST_READABLE) != 0 && mst_conduit_hear(conduit) != 0)
+    mst_loop_remove(conduit->loop, io);
+}
 // open_ends makes the three connections. ours: data, control, output; theirs likewise.
 static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
   int pair[2];

@@ -87,6 +87,9 @@ void mst_conduit_hold(struct mst_conduit *conduit, int on);
 void mst_conduit_deafen(struct mst_conduit *conduit);
 int mst_conduit_listens(const struct mst_conduit *conduit);
 
+// mst_conduit_hear reads the frames of control that have come: 0, or 1 if it has ended or isn't
+// understood. The loop does this; before a verdict about the worker it is done at once.
+int mst_conduit_hear(struct mst_conduit *conduit);
 // mst_conduit_cut ends data: the worker sees its end, and reading gives what had come before.
 // mst_conduit_cut_control ends control: its watch ends the worker.
 void mst_conduit_cut(struct mst_conduit *conduit);

@@ -84,6 +84,7 @@ struct mst_call {
   uint8_t alone;     // no other worker may compute meanwhile
   uint8_t unseen;    // enum mst_unseen: log it even if nothing seems to change
   uint8_t sent;      // to the current incarnation, or the one lost last
+  uint8_t withdraws; // its worker was asked not to begin it
   uint8_t cancelled; // nobody wants its answer
   uint8_t timed_out; // interrupted because it took too long
   uint8_t awaited;   // somebody waits for it while it is queued

@@ -51,6 +51,7 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
   calls->policy.replay_max_ns = NEVER;
   calls->answer_bytes_max = MST_ANSWERS_BYTES;
+  calls->withdraw_ns = NEVER;
   calls->tally.calls = calls;
   calls->common.journal.total = &calls->log_bytes;
   int rc = mst_pool_init(&calls->pool, workers, window);
@@ -368,6 +369,7 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
   }
   const struct mst_takers takers = mst_calls_takers(calls);
   mst_dispatch_to(&calls->dispatch, &takers, slot->mailbox.worker, &calls->due);
+  if (slot->mailbox.count == 0) calls->to_withdraw = 1;
 }
 
 static int has_ended(const struct mst_calls *calls,
@@ -482,6 +484,7 @@ static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
 
 void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   calls->now_ns = now_ns;
+  if (now_ns >= calls->withdraw_ns) calls->to_withdraw = 1;
   if (now_ns >= mst_pool_wake_ns(&calls->pool)) {
     mst_calls_tell_pool(calls, MST_EV_TICK, 0);
   }
@@ -494,6 +497,7 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
 
 int64_t mst_calls_wake_ns(const struct mst_calls *calls) {
   int64_t wake_ns = mst_pool_wake_ns(&calls->pool);
+  if (calls->withdraw_ns < wake_ns) wake_ns = calls->withdraw_ns;
   for (uint32_t i = 0; calls->waiting > 0 && i < calls->pool.count; i++) {
     const int64_t launch_ns = calls->slots[i]->launch_ns;
     if (launch_ns < wake_ns) wake_ns = launch_ns;

@@ -43,6 +43,8 @@
 // what mustn't be left half done by then. Its watch has ended it long before if the call didn't
 // hear the interrupt.
 #define MST_CANCEL_FINISH_NS (300 * MST_NS_PER_S)
+// A task may wait behind a call for this long while another worker is idle.
+#define MST_WITHDRAW_NS MST_NS_PER_MS
 
 struct mst_calls {
   struct mst_pool pool;
@@ -73,6 +75,8 @@ struct mst_calls {
   uint8_t no_checkpoints; // workers never make one
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may be waiting for workers that have room
+  uint8_t to_withdraw; // a worker may be idle while a task waits behind another
+  int64_t withdraw_ns; // when to look at that again; INT64_MAX: not planned
   // Some slot was told to interrupt a call, and hasn't answered.
   uint8_t interrupts;
 };
@@ -100,6 +104,7 @@ enum mst_calls_do {
   // On the control channel.
   MST_CALLS_CANCEL, // id
   MST_CALLS_PING,
+  MST_CALLS_WITHDRAW, // id. If the worker agrees, call mst_calls_withdrawn
   // For the user.
   MST_CALLS_TELL,    // loss, which the taker frees
   MST_CALLS_ORPHANED // the worker needs a restart, and its launcher is gone
@@ -160,7 +165,8 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
 
 // mst_calls_expects tells whether a worker owes any answer, replayed calls included.
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
-// mst_calls_wants tells whether the answer to a call will be kept; if not, skip its bytes.
+// mst_calls_wants tells, after mst_calls_reached, whether the answer to a call will be kept; if not,
+// skip its bytes.
 int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
                     uint64_t call);
 // mst_calls_answered takes an answer; answers to replayed calls have MST_FLAG_REPLAY. Frees what it
@@ -191,6 +197,14 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
 void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 // mst_calls_deaf: a worker's watch ends it, since this call went on after its interrupt.
 void mst_calls_deaf(struct mst_calls *calls, uint32_t worker, uint64_t call);
+// mst_calls_withdrawn: a worker won't begin this task, as WITHDRAW asked. Give it only of the
+// present incarnation. Amortised as mst_dispatch_put; if memory is short the task is LOST.
+void mst_calls_withdrawn(struct mst_calls *calls, uint32_t worker,
+                         uint64_t call, int64_t now_ns);
+// mst_calls_reached: an answer to a call, or a value before it, begins to arrive. So the worker has
+// passed over the tasks before it that were withdrawn: the news may be slower than the answer.
+void mst_calls_reached(struct mst_calls *calls, uint32_t worker, uint64_t call,
+                       int64_t now_ns);
 // mst_calls_trimmed: a worker has given back memory, as TRIM asked.
 void mst_calls_trimmed(struct mst_calls *calls, uint32_t worker,
                        int64_t now_ns);

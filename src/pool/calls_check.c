@@ -70,8 +70,7 @@ const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
   if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
   if (what == NULL) what = mst_needs_check(&calls->tally);
-  uint32_t to_heal = 0, waiting = 0, draining = 0, alone = 0,
-           quiet = 0;
+  uint32_t to_heal = 0, waiting = 0, draining = 0, alone = 0, quiet = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_mailbox(calls, calls->slots[i]);
     to_heal += calls->slots[i]->to_heal;
@@ -86,5 +85,7 @@ const char *mst_calls_check(const struct mst_calls *calls) {
   if (alone != calls->alone || quiet != calls->quiet)
     return "slots that run alone";
   if (waiting != calls->waiting) return "slots to be launched later";
+  if (mst_calls_leaves_idle(calls))
+    return "a task waits while a worker is idle";
   return NULL;
 }

@@ -113,6 +113,7 @@ static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_slot_forget_why(slot);
   slot->replay_left = 0;
   slot->cancel = 0;
+  slot->mailbox.withdraw = slot->mailbox.slow = 0;
   slot->trims = 0;
   slot->resuming = 1;
   mst_mailbox_unsend(&slot->mailbox);

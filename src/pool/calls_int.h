@@ -1,6 +1,6 @@
 // Shared by the files of the core of calls. Each uses only those before it in this list:
-// calls_step.c, calls_log.c, calls_heal.c, calls.c; then calls_user.c and calls_next.c, which
-// declare nothing here.
+// calls_step.c, calls_log.c, calls_heal.c, calls_withdraw.c, calls.c; then calls_user.c and
+// calls_next.c, which declare nothing here.
 #ifndef MST_POOL_CALLS_INT_H
 #define MST_POOL_CALLS_INT_H
 
@@ -81,6 +81,15 @@ void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
 // mst_slot_time checks a mailbox's limits and signs of life.
 void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
                    int64_t slept_ns);
+
+// ---- calls_withdraw.c
+
+// mst_calls_leaves_idle tells whether a task waits behind a call while another worker is idle, and
+// nobody will look at that. For mst_calls_check.
+int mst_calls_leaves_idle(const struct mst_calls *calls);
+// mst_calls_withdraw looks for tasks that wait behind a call while another worker is idle, and has
+// their workers asked for them (WITHDRAW). O(workers), if there is reason to look.
+void mst_calls_withdraw(struct mst_calls *calls);
 
 // ---- calls.c
 

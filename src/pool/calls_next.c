@@ -147,6 +147,11 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
   if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(slot, action)) {
     return 1;
   }
+  if (has_todo(slot, MST_TODO_WITHDRAW) && !slot->ended) {
+    (void)give(action, MST_CALLS_WITHDRAW, slot->mailbox.worker);
+    action->id = slot->mailbox.withdraw;
+    return 1;
+  }
   if (has_todo(slot, MST_TODO_TRIM)) {
     if (hears(calls, slot))
       return give(action, MST_CALLS_TRIM, slot->mailbox.worker);
@@ -240,6 +245,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   case MST_DO_STOPPED:
     return give(action, MST_CALLS_STOPPED, 0);
   case MST_DO_JOINED:
+    calls->to_withdraw = 1;
     if (!slot->resuming) return 0; // it was ready before STARTED
     mst_heal_begin(&slot->heal, calls->now_ns);
     mst_slot_resume(calls, slot);
@@ -264,6 +270,7 @@ static void dispatch(struct mst_calls *calls) {
   calls->to_dispatch = 0;
   const struct mst_takers takers = mst_calls_takers(calls);
   mst_dispatch_all(&calls->dispatch, &takers, &calls->due);
+  calls->to_withdraw = 1;
 }
 
 int mst_calls_next_action(struct mst_calls *calls,
@@ -274,6 +281,7 @@ int mst_calls_next_action(struct mst_calls *calls,
     mst_calls_look_for_left(calls);
     mst_calls_go_on(calls);
     dispatch(calls);
+    mst_calls_withdraw(calls);
     if (next_told(calls, action)) return 1;
     if (next_of_slots(calls, action)) return 1;
     if (next_drop(calls, action)) return 1;

@@ -53,7 +53,9 @@ static int give_one(struct mst_dispatch *dispatch,
                     uint32_t depth, struct mst_due *due) {
   struct mst_mailbox *mailbox = takers->open(takers->owner, worker);
   if (mailbox == NULL || mailbox->count >= depth) return 0;
-  struct mst_queued *item = mst_queue_first(&dispatch->queue, worker, takers->quiet);
+  if (mailbox->first != NULL && mailbox->first->id == mailbox->slow) return 0;
+  struct mst_queued *item =
+      mst_queue_first(&dispatch->queue, worker, takers->quiet);
   if (item == NULL) return 0;
   struct mst_call *task = item->owner;
   mst_queue_take(&dispatch->queue, item);

@@ -2,7 +2,8 @@
 //
 // A worker is given a task when it has fewer than MST_TASK_DEPTH calls: one to evaluate, and one to
 // start when that is done. A verb's calls and cancelled calls count too, since it must evaluate
-// them first.
+// them first. The second task goes back to the queue if it hasn't begun when another worker that
+// may take it is idle (calls_withdraw.c); its worker gets no other until the first is answered.
 //
 // The caller says which workers take calls (struct mst_takers). Only the thread that has the
 // session may use this. Nothing blocks; only mst_dispatch_put allocates.

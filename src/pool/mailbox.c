@@ -26,6 +26,7 @@ void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call) {
   call->mailbox = mailbox;
   call->worker = mailbox->worker;
   call->state = MST_CALL_GIVEN;
+  call->withdraws = 0;
   append(&mailbox->first, &mailbox->last, call);
   if (mailbox->next_sent == NULL) mailbox->next_sent = call;
   mailbox->count++;
@@ -79,6 +80,7 @@ unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
 unsigned mst_mailbox_withdraw(struct mst_mailbox *mailbox,
                               struct mst_call *task) {
   task->id = 0;
+  task->sent = 0;
   task->state = MST_CALL_QUEUED;
   return remove_call(mailbox, task);
 }
@@ -96,7 +98,7 @@ unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too) {
 
 void mst_mailbox_unsend(struct mst_mailbox *mailbox) {
   for (struct mst_call *at = mailbox->first; at != NULL; at = at->next)
-    at->sent = 0;
+    at->sent = at->withdraws = 0;
   mailbox->next_sent = mailbox->first;
 }
 

@@ -24,7 +24,8 @@ enum mst_todo {
   MST_TODO_PING = 64,
   MST_TODO_FORGET = 128,
   MST_TODO_ORPHANED = 256,
-  MST_TODO_TRIM = 512
+  MST_TODO_TRIM = 512,
+  MST_TODO_WITHDRAW = 1024
 };
 
 struct mst_mailbox {
@@ -35,7 +36,10 @@ struct mst_mailbox {
   struct mst_call *next_sent; // the oldest that isn't sent, or NULL
   struct mst_call *sending;   // EXEC was given, and isn't sent yet
   uint32_t count;             // of unanswered calls
-  struct mst_call *answers;   // of verbs, not taken yet, oldest first
+  uint64_t withdraw; // the task that the worker was last asked not to begin
+  uint64_t
+      slow; // the call that it waits behind: nothing else is sent ahead to wait there
+  struct mst_call *answers; // of verbs, not taken yet, oldest first
   struct mst_call *last_answer;
   uint32_t unread;    // verbs' calls whose answers are wanted and not taken
   uint64_t answered;  // arrival number of the oldest answer, 0 if there is none
@@ -63,8 +67,8 @@ void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call);
 unsigned mst_mailbox_drop(struct mst_mailbox *mailbox, struct mst_call *call);
 unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
                             enum mst_call_state state, int64_t now_ns);
-// mst_mailbox_withdraw removes a task that isn't sent, and has gone back to the queue. Returns
-// effects.
+// mst_mailbox_withdraw removes a task that its worker won't evaluate, and that has gone back to the
+// queue. Returns effects.
 unsigned mst_mailbox_withdraw(struct mst_mailbox *mailbox,
                               struct mst_call *task);
 // mst_mailbox_drop_cancelled drops the cancelled calls that weren't sent; sent_too: also those that

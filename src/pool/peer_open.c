@@ -149,6 +149,8 @@ int mst_peer_lacks(const struct mst_peer *peer) {
 void mst_peer_judge(struct mst_peer *peer) {
   struct mst_host *host = peer->host;
   mst_conduit_drain(&peer->conduit);
+  (void)mst_conduit_hear(
+      &peer->conduit); // what it said of itself, or of a task
   struct mst_judged judged = {
       .words = last_words(peer),
       .sys_errno = mst_peer_lacks(peer),

@@ -63,7 +63,8 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   } else if (known) {
     free(peer->tempdir);
     peer->tempdir = strdup(text);
-    mst_conduit_drain(&peer->conduit); // so that no call's end is counted too many
+    mst_conduit_drain(
+        &peer->conduit); // so that no call's end is counted too many
     peer->printed_out = 0;
     tell(peer, MST_EV_READY);
   } else {
@@ -123,6 +124,14 @@ static int is_wanted(const struct mst_peer *peer,
          mst_calls_wants(&peer->cluster->calls, peer->index, frame->head.call);
 }
 
+// reached: the frame shows how far the worker has come.
+static void reached(struct mst_peer *peer, const struct mst_frame *frame) {
+  if ((frame->head.flags & MST_FLAG_REPLAY) == 0) {
+    mst_calls_reached(&peer->cluster->calls, peer->index, frame->head.call,
+                      mst_clock_now());
+  }
+}
+
 // take_value gives an answer to the core: 1, or 0 if it must stay in the channel.
 static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_answered answered =
@@ -145,10 +154,11 @@ static int drop_unwanted(struct mst_peer *peer) {
   if (!mst_chan_begun(&peer->conduit.data, &frame, &have) ||
       frame.head.kind != MST_KIND_VALUE ||
       have < mst_value_skip(frame.head.flags) ||
-      !mst_calls_expects(&peer->cluster->calls, peer->index) ||
-      is_wanted(peer, &frame)) {
+      !mst_calls_expects(&peer->cluster->calls, peer->index)) {
     return 0;
   }
+  reached(peer, &frame);
+  if (is_wanted(peer, &frame)) return 0;
   struct mst_answered answered = begin_answer(peer, &frame, have);
   mst_chan_drop(&peer->conduit.data, &frame);
   end_answer(peer, &answered);
@@ -186,6 +196,7 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
     mst_chan_take(&peer->conduit.data, frame);
     return 1;
   }
+  reached(peer, frame);
   if (!all && (frame->head.flags & MST_FLAG_REPLAY) == 0 &&
       !mst_calls_may_read(calls, peer->index)) {
     return 0;
@@ -291,6 +302,10 @@ void mst_peer_control(void *owner, const struct mst_frame *frame) {
   struct mst_calls *calls = &peer->cluster->calls;
   if (frame->head.kind == MST_KIND_CANCEL)
     mst_calls_deaf(calls, peer->index, frame->head.call);
+  if (frame->head.kind == MST_KIND_WITHDRAW &&
+      frame->head.epoch == mst_peer_worker(peer)->epoch) {
+    mst_calls_withdrawn(calls, peer->index, frame->head.call, mst_clock_now());
+  }
   if (frame->head.kind != MST_KIND_PONG || frame->head.length != 8) return;
   memcpy(&peer->pong, frame->payload, 8);
   mst_calls_heard(calls, peer->index, mst_clock_now());

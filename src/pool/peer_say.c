@@ -29,6 +29,12 @@ static void say_cancel(struct mst_peer *peer, uint64_t call) {
   (void)mst_conduit_say(&peer->conduit, &head, payload, sizeof payload, NULL);
 }
 
+static void say_withdraw(struct mst_peer *peer, uint64_t call) {
+  struct mst_head head = head_of(peer, MST_KIND_WITHDRAW);
+  head.call = call;
+  (void)mst_conduit_say(&peer->conduit, &head, NULL, 0, NULL);
+}
+
 void mst_peer_ask_sign(struct mst_peer *peer) {
   static const uint64_t nonce = 0; // mst_peer_ping never uses it
   struct mst_head head = {.kind = MST_KIND_PING,
@@ -72,6 +78,10 @@ void mst_peer_say(struct mst_peer *peer,
   struct mst_calls *calls = &peer->cluster->calls;
   if (action->kind == MST_CALLS_CANCEL) {
     say_cancel(peer, action->id);
+    return;
+  }
+  if (action->kind == MST_CALLS_WITHDRAW) {
+    say_withdraw(peer, action->id);
     return;
   }
   if (action->kind == MST_CALLS_PING) {

@@ -168,6 +168,7 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_CALLS_TRIM:
   case MST_CALLS_CANCEL:
   case MST_CALLS_PING:
+  case MST_CALLS_WITHDRAW:
     mst_peer_say(peer, action);
     break;
   }

@@ -294,14 +294,15 @@ static void on_sent(struct mst_pool *pool, uint32_t index) {
 }
 
 // An answer counts as long as the channel is read: also after the process's end is reported, and
-// while a stop waits for busy workers.
-static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+// while a stop waits for busy workers. answers: 0 for a call that was withdrawn.
+static void on_answered(struct mst_pool *pool, uint32_t index, int answers,
+                        int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->owed == 0 || !worker->channel || worker->lost_given) {
     return;
   }
   worker->owed--;
-  worker->done++;
+  worker->done += (uint64_t)answers;
   if (worker->owed == 0 && worker->state == MST_WORKER_BUSY) {
     mst_pool_set_state(pool, worker, MST_WORKER_IDLE);
   }
@@ -529,7 +530,10 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
     on_sent(pool, index);
     break;
   case MST_EV_ANSWERED:
-    on_answered(pool, index, now_ns);
+    on_answered(pool, index, 1, now_ns);
+    break;
+  case MST_EV_WITHDRAWN:
+    on_answered(pool, index, 0, now_ns);
     break;
   case MST_EV_CLOSED:
     on_closed(pool, index, now_ns);

@@ -154,8 +154,9 @@ enum mst_event_kind {
   // Time passed; worker is ignored. Give it after reading the sockets: otherwise a session that
   // slept would judge without the news that has arrived.
   MST_EV_TICK,
-  MST_EV_PENDING, // its launch waits in a queue, for any time
-  MST_EV_DRAIN    // it must finish what it owes, then end
+  MST_EV_PENDING,  // its launch waits in a queue, for any time
+  MST_EV_DRAIN,    // it must finish what it owes, then end
+  MST_EV_WITHDRAWN // it won't answer a call that was queued for it
 };
 
 struct mst_event {

@@ -40,7 +40,8 @@ enum mst_kind {
   MST_KIND_CHECKPOINTED = 11, // worker: whether there is one
   MST_KIND_JOB = 12,  // session: R bytes that calls need, numbered by head.call
   MST_KIND_DROP = 13, // session: job head.call is not needed any more
-  MST_KIND_TRIM = 19, // session: give back memory that R doesn't use; worker: it did
+  MST_KIND_TRIM =
+      19, // session: give back memory that R doesn't use; worker: it did
   // worker: wants to be this worker
   MST_KIND_DIAL = 14,  // session: accepted
   MST_KIND_ADMIT = 15, // session: it is
@@ -50,7 +51,9 @@ enum mst_kind {
   // session: calls up to head.call aren't wanted; worker: it ends, since head.call went on then
   MST_KIND_CANCEL = 18,
   MST_KIND_STANDBY = 20, // session: the channel's end for the next standby
-  // 19, 21 to 31 are kept free for the control channel
+  // session: head.call isn't to begin, if it hasn't; worker: it won't
+  MST_KIND_WITHDRAW = 21,
+  // 22 to 31 are kept free for the control channel
   // session and fork server
   MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
   MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork

@@ -50,6 +50,7 @@ static inline const char *action_name(enum mst_calls_do kind) {
                                       [MST_CALLS_TRIM] = "TRIM",
                                       [MST_CALLS_CANCEL] = "CANCEL",
                                       [MST_CALLS_PING] = "PING",
+                                      [MST_CALLS_WITHDRAW] = "WITHDRAW",
                                       [MST_CALLS_TELL] = "TELL",
                                       [MST_CALLS_ORPHANED] = "ORPHANED"};
   return names[kind];
@@ -72,6 +73,7 @@ static inline int describe(char *text, size_t size,
   case MST_CALLS_JOB:
   case MST_CALLS_DROP:
   case MST_CALLS_CANCEL:
+  case MST_CALLS_WITHDRAW:
     return snprintf(text, size, "%s %u #%u", name, action->worker,
                     (unsigned)action->id);
   default:

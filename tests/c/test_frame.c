@@ -23,7 +23,7 @@ static const uint8_t kinds[] = {
     MST_KIND_NONE,        MST_KIND_MEET,          MST_KIND_MET,
     MST_KIND_STANDBY,     MST_KIND_ADOPT,         MST_KIND_HOST,
     MST_KIND_SERVER,      MST_KIND_REMOVE,        MST_KIND_LEAVING,
-    MST_KIND_TRIM};
+    MST_KIND_TRIM,        MST_KIND_WITHDRAW};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -199,7 +199,8 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_SERVER, 41);
   CHECK_INT(MST_KIND_REMOVE, 42);
   CHECK_INT(MST_KIND_LEAVING, 43);
-  CHECK_INT(sizeof kinds, 37);
+  CHECK_INT(MST_KIND_WITHDRAW, 21);
+  CHECK_INT(sizeof kinds, 38);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,   MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,     MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT, MST_FLAG_EARLY};

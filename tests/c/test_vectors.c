@@ -437,6 +437,7 @@ static const struct vector vectors[] = {
      write_cancel,
      read_cancel},
     {"standby", {MST_KIND_STANDBY, AT}, NOTHING},
+    {"withdraw", {MST_KIND_WITHDRAW, AT, .call = 258}, NOTHING},
     {"server_ready", {MST_KIND_SERVER_READY, .length = 12}, PROC(server)},
     {"server_refuse",
      {MST_KIND_SERVER_REFUSE, .length = 35},

@@ -183,7 +183,7 @@ TEST("A frame of another version, kind or flag ends the worker that sent it") {
   const struct {
     size_t at;
     uint8_t byte;
-  } cases[] = {{2, MST_WIRE_VERSION + 1}, {3, 21}, {5, 0x80}};
+  } cases[] = {{2, MST_WIRE_VERSION + 1}, {3, 22}, {5, 0x80}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     say_hello(&known, 0);
     stranger.bytes[cases[i].at] = cases[i].byte;

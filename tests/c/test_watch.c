@@ -85,3 +85,95 @@ TEST("Answers to pings are complete or missing, however full the socket is") {
     ;
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
+
+// A worker whose R thread takes the calls whose numbers it reads, and tells what becomes of them.
+static pid_t start_taker(int fd, int other, int orders, int answers) {
+  const pid_t session = getpid();
+  (void)fflush(NULL);
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  (void)setpgid(0, 0);
+  mst_net_close(&other);
+  mst_watch_invite(NULL);
+  if (mst_watch_start(fd, -1, session, NULL) != 0) _exit(1);
+  uint8_t call;
+  while (read(orders, &call, 1) == 1) {
+    const uint8_t take = (uint8_t)mst_watch_call_begin(call);
+    if (write(answers, &take, 1) != 1) break;
+  }
+  for (;;)
+    (void)pause();
+}
+
+// withdrawn_before_pong sends a ping after what was sent, and gives the call of a WITHDRAW that comes back
+// before the answer, or 0.
+static uint64_t withdrawn_before_pong(struct mst_chan *chan) {
+  static const uint64_t nonce = 7;
+  struct mst_head ping = {.kind = MST_KIND_PING};
+  CHECK_INT(mst_chan_send_small(chan, &ping, &nonce, sizeof nonce, 1, NULL), 0);
+  uint64_t call = 0;
+  for (;;) {
+    struct mst_frame frame;
+    const int found = mst_chan_peek(chan, &frame, NULL);
+    CHECK(found >= 0);
+    if (found == 0) {
+      const int got = mst_chan_fill(chan, 0, NULL);
+      CHECK(got == 1 || got == -MST_EAGAIN);
+      (void)usleep(1000);
+      continue;
+    }
+    const struct mst_head head = frame.head;
+    mst_chan_take(chan, &frame);
+    if (head.kind == MST_KIND_PONG) return call;
+    CHECK_INT(head.kind, MST_KIND_WITHDRAW);
+    CHECK_INT(head.epoch, 5);
+    CHECK_INT(head.length, 0);
+    call = head.call;
+  }
+}
+
+static uint64_t withdraw(struct mst_chan *chan, uint64_t call) {
+  struct mst_head head = {.kind = MST_KIND_WITHDRAW, .call = call, .epoch = 5};
+  CHECK_INT(mst_chan_send(chan, &head, NULL, NULL, 0, 1, NULL), 0);
+  return withdrawn_before_pong(chan);
+}
+
+static int begin(const int orders[2], const int answers[2], uint8_t call) {
+  uint8_t take = 99;
+  CHECK_INT(write(orders[1], &call, 1), 1);
+  CHECK_INT(read(answers[0], &take, 1), 1);
+  return take;
+}
+
+TEST("A call is withdrawn until it begins, and then passed over once") {
+  int pair[2], orders[2], answers[2], status = 0;
+  connected_pair(&pair[0], &pair[1]);
+  CHECK_INT(pipe(orders), 0);
+  CHECK_INT(pipe(answers), 0);
+  const pid_t pid = start_taker(pair[1], pair[0], orders[0], answers[1]);
+  CHECK(pid > 0);
+  mst_net_close(&pair[1]);
+  struct mst_chan chan;
+  mst_chan_open(&chan, pair[0], MST_FRAME_MAX_CONTROL);
+  CHECK_INT(begin(orders, answers, 1), MST_TAKE_EVALUATE);
+  CHECK_INT(withdraw(&chan, 1), 0); // it has begun
+  CHECK_INT(withdraw(&chan, 2), 2);
+  CHECK_INT(begin(orders, answers, 2), MST_TAKE_WITHDRAWN);
+  CHECK_INT(withdraw(&chan, 2), 0); // it has met it
+  CHECK_INT(begin(orders, answers, 3), MST_TAKE_EVALUATE);
+  CHECK_INT(begin(orders, answers, 0), MST_TAKE_EVALUATE); // replayed
+  // It keeps few in mind, and says nothing to others.
+  for (uint64_t call = 4; call <= 7; call++)
+    CHECK_INT(withdraw(&chan, call), call);
+  CHECK_INT(withdraw(&chan, 8), 0);
+  for (uint8_t call = 4; call <= 7; call++)
+    CHECK_INT(begin(orders, answers, call), MST_TAKE_WITHDRAWN);
+  CHECK_INT(begin(orders, answers, 8), MST_TAKE_EVALUATE);
+  mst_chan_close(&chan);
+  while (waitpid(pid, &status, 0) != pid)
+    ;
+  for (int i = 0; i < 2; i++) {
+    mst_net_close(&orders[i]);
+    mst_net_close(&answers[i]);
+  }
+}

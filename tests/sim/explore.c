@@ -69,6 +69,8 @@ const char *ex_event_name(enum ex_what what) {
                                       [EX_TRIM] = "trim",
                                       [EX_MEND] = "mend",
                                       [EX_WAIT] = "wait",
+                                      [EX_HEAR] = "hear",
+                                      [EX_WITHDRAWN] = "withdrawn",
                                       [EX_KILL] = "kill",
                                       [EX_CANCEL] = "cancel",
                                       [EX_FORGET] = "forget",

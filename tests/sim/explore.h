@@ -101,6 +101,9 @@ enum ex_what {
   EX_TRIM,  // a worker has given back memory
   EX_MEND,  // the session handles losses
   EX_WAIT,  // until the core's next tick
+  // A worker hears that a call isn't to begin. more: it passes over one that is next.
+  EX_HEAR,
+  EX_WITHDRAWN, // the session hears that it won't
   // Events with a maximum number:
   EX_MISHAPS,
   EX_KILL = EX_MISHAPS, // more: answers written before
@@ -145,7 +148,7 @@ struct ex_process {
   uint8_t close_due;
   uint8_t let_go; // PAUSE came
   uint8_t bye;
-  uint8_t trims; // it was asked to give back memory
+  uint8_t trims;     // it was asked to give back memory
   uint8_t by_itself; // it ended by itself
   uint8_t replayed;  // journal entries that it was sent
   uint8_t first;     // the first journal entry that it needs
@@ -157,6 +160,9 @@ struct ex_process {
   uint8_t lacks; // part of its state was gone when it was launched
   uint32_t epoch;
   uint64_t last_id; // of the calls sent to it
+  uint64_t asked;   // the call that it is asked not to begin
+  uint64_t
+      withdrawn; // and the one that it won't begin, as the session is to hear
   struct ex_frame in[EX_FRAMES];
   uint32_t in_count;
 };
@@ -233,6 +239,8 @@ void ex_fact(struct ex *ex, enum mst_event_kind kind, uint32_t worker,
 void ex_stepped(struct ex *ex);
 void ex_read(struct ex *ex, uint32_t worker, uint16_t flags);
 void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken);
+// ex_withdrawn: the session reads what a worker's watch has said.
+void ex_withdrawn(struct ex *ex, uint32_t worker);
 // What the user does: makes the next call, cancels a task, forgets a verb's calls, stops the
 // cluster. ex_of_verb tells whether two calls have the same verb and worker.
 void ex_ask_next(struct ex *ex);
@@ -276,7 +284,9 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(launched_later) SIGHT(alone) SIGHT(trimmed) SIGHT(no_memory) SIGHT(revived) \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
   SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)     \
-  SIGHT(result) SIGHT(result_dropped) SIGHT(unmet) SIGHT(cancelled_waiting)
+  SIGHT(result) SIGHT(result_dropped) SIGHT(unmet) SIGHT(cancelled_waiting)   \
+  SIGHT(withdrawn) SIGHT(withdrawn_next) SIGHT(withdrawn_after_death)  \
+  SIGHT(withdrawn_unheard) SIGHT(withdrawn_cancelled)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

@@ -26,6 +26,8 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
   mix(hash, process->first);
   mix(hash, process->to_replay);
   mix(hash, (uint64_t)process->results << 8 | process->jobs);
+  mix(hash, process->asked - process->last_id);
+  mix(hash, process->withdrawn - process->last_id);
   mix(hash, process->in_count);
   for (uint32_t i = 0; i < process->in_count; i++) {
     mix(hash, process->in[i].call);
@@ -70,6 +72,10 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
     mix_call(hash, at);
   }
   mix(hash, slot->mailbox.count);
+  mix(hash, slot->mailbox.last != NULL &&
+                slot->mailbox.last->id == slot->mailbox.withdraw);
+  mix(hash, slot->mailbox.first != NULL &&
+                slot->mailbox.first->id == slot->mailbox.slow);
   for (const struct mst_call *at = slot->mailbox.answers; at != NULL;
        at = at->next)
     mix_call(hash, at);

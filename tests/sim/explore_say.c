@@ -183,6 +183,7 @@ static void let_go(struct ex *ex, uint32_t worker) {
 
 static void judge(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
+  ex_withdrawn(ex, worker);
   ex_judge_loss(ex, worker);
   if (slot->launch_ns != EX_NEVER) ex_saw(EX_SAW_launched_later);
   if (slot->alone) ex_saw(EX_SAW_alone);
@@ -242,6 +243,10 @@ void ex_act(struct ex *ex, const struct mst_calls_action *action) {
     break;
   case MST_CALLS_CANCEL: // it may see this or not: a kill or an answer follows
   case MST_CALLS_PING:
+    break;
+  case MST_CALLS_WITHDRAW:
+    if (ex->processes[worker].life == EX_ALIVE)
+      ex->processes[worker].asked = action->id;
     break;
   case MST_CALLS_TRIM:
     ex->processes[worker].trims = 1;

@@ -82,6 +82,27 @@ static void take_frame(struct ex_process *process) {
           process->in_count * sizeof *process->in);
 }
 
+// note_withdrawn: what comes back to the queue may go to any worker.
+static void note_withdrawn(struct ex *ex) {
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    struct ex_call *call = &ex->calls[i];
+    if (call->task == NULL || call->task->state != MST_CALL_QUEUED) continue;
+    if (call->mailbox == 0) continue;
+    ex_saw(EX_SAW_withdrawn);
+    call->mailbox = call->late = 0;
+    call->handed_back = 1;
+  }
+}
+
+// reached: the worker has passed over what is withdrawn before this call.
+static void reached(struct ex *ex, uint32_t worker, uint64_t id) {
+  struct ex_process *process = &ex->processes[worker];
+  mst_calls_reached(&ex->core, worker, id, ex->now_ns);
+  if (process->withdrawn == 0 || process->withdrawn > id) return;
+  ex_saw(EX_SAW_withdrawn_unheard);
+  note_withdrawn(ex);
+}
+
 void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
   struct ex_process *process = &ex->processes[worker];
   const struct ex_frame frame = process->in[0];
@@ -107,6 +128,7 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     ex_saw(flags == 0 ? EX_SAW_replayed : EX_SAW_replay_failed);
     if (flags != 0) ex->lasting = 1;
   } else {
+    reached(ex, worker, frame.id);
     if (ex->asks[frame.call].changes) answered.flags |= MST_FLAG_STATE;
     note_change(ex, worker, frame.call);
     if (mst_calls_wants(&ex->core, worker, frame.id)) {
@@ -121,6 +143,38 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
   if (slot_of(ex, worker)->ended && process->life == EX_ALIVE && flags == 0) {
     ex_fail(ex, "an answer of worker %u is taken for another's", worker);
   }
+}
+
+// hear: a call that hasn't begun won't.
+static void hear(struct ex *ex, uint32_t worker, int next) {
+  struct ex_process *process = &ex->processes[worker];
+  for (uint32_t i = 0; i < process->in_count; i++) {
+    if (process->in[i].id != process->asked || process->in[i].replay) continue;
+    // Its channel may be full.
+    if ((i == 0 && !next) || process->withdrawn != 0) break;
+    if (i == 0) ex_saw(EX_SAW_withdrawn_next);
+    process->withdrawn = process->asked;
+    process->in_count--;
+    memmove(process->in + i, process->in + i + 1,
+            (process->in_count - i) * sizeof *process->in);
+    break;
+  }
+  process->asked = 0;
+}
+
+void ex_withdrawn(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  if (process->withdrawn == 0) return;
+  if (process->life == EX_DEAD) ex_saw(EX_SAW_withdrawn_after_death);
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    const struct mst_call *task = ex->calls[i].task;
+    if (task != NULL && task->mailbox == &ex->core.slots[worker]->mailbox &&
+        task->id == process->withdrawn && task->cancelled)
+      ex_saw(EX_SAW_withdrawn_cancelled);
+  }
+  mst_calls_withdrawn(&ex->core, worker, process->withdrawn, ex->now_ns);
+  process->withdrawn = 0;
+  note_withdrawn(ex);
 }
 
 static void exited(struct ex *ex, uint32_t worker) {
@@ -183,6 +237,11 @@ static void may_of_alive(const struct ex *ex, uint32_t worker,
       may(list, EX_ERROR, worker, 0);
     }
   }
+  for (uint32_t next = 0; process->asked != 0 && next < 2; next++) {
+    if (next == 0 || process->in_count == 0 ||
+        process->in[0].id == process->asked)
+      may(list, EX_HEAR, worker, next);
+  }
   if (process->trims && process->in_count == 0) may(list, EX_TRIM, worker, 0);
   if (process->in_count == 0 && process->bye) may(list, EX_LEAVE, worker, 0);
   for (uint32_t n = 0; ex->left.kills > 0 && n <= process->in_count; n++)
@@ -221,6 +280,9 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
     may_of_dead(ex, worker, list);
     break;
   }
+  if (ex->processes[worker].withdrawn != 0 && !ex->processes[worker].let_go &&
+      ex->processes[worker].epoch == worker_of(ex, worker)->epoch)
+    may(list, EX_WITHDRAWN, worker, 0);
   if (ex->stopping || slot_of(ex, worker)->dead) return;
   if (ex->left.moves > 0 && mst_calls_is_up(&ex->core, slot_of(ex, worker))) {
     may(list, EX_MOVE, worker, 0);
@@ -417,6 +479,12 @@ void ex_apply(struct ex *ex, struct ex_event event) {
     ex_saw(EX_SAW_trimmed);
     mst_calls_trimmed(&ex->core, event.at, ex->now_ns);
     break;
+  case EX_HEAR:
+    hear(ex, event.at, event.more);
+    return;
+  case EX_WITHDRAWN:
+    ex_withdrawn(ex, event.at);
+    break;
   case EX_MEND:
     tick(ex);
     break;
@@ -454,12 +522,12 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
   ex->now_ns = 1000 * MST_NS_PER_S;
   (void)mst_calls_init(&ex->core, EX_WORKERS, EX_WORKERS);
   ex->core.tally.counts = &ex->counts;
-  ex->core.policy = (struct mst_heal_policy){.on = !plan->no_healing,
-                                             .retries = 1,
-                                             .heartbeat_ns = EX_NEVER,
-                                             .checkpoint_ns =
-                                                 plan->dear ? MST_NS_PER_S : 0,
-                                             .replay_max_ns = EX_NEVER};
+  ex->core.policy =
+      (struct mst_heal_policy){.on = !plan->no_healing,
+                               .retries = 1,
+                               .heartbeat_ns = EX_NEVER,
+                               .checkpoint_ns = plan->dear ? MST_NS_PER_S : 0,
+                               .replay_max_ns = EX_NEVER};
   begin_calls(ex);
   mst_calls_begin(&ex->core, ex->now_ns, EX_NEVER, EX_WORKERS);
   ex_stepped(ex);

@@ -83,7 +83,7 @@ const char *sim_event_name(enum mst_event_kind kind) {
       [MST_EV_RETIRE] = "RETIRE", [MST_EV_RESTART] = "RESTART",
       [MST_EV_SILENT] = "SILENT", [MST_EV_STOP] = "STOP",
       [MST_EV_TICK] = "TICK",     [MST_EV_PENDING] = "PENDING",
-      [MST_EV_DRAIN] = "DRAIN"};
+      [MST_EV_DRAIN] = "DRAIN",   [MST_EV_WITHDRAWN] = "WITHDRAWN"};
   return names[kind];
 }
 

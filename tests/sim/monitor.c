@@ -292,10 +292,11 @@ static void told_sent(struct sim *sim, struct sim_book *book) {
   book->joined_moot = book->joined_due;
 }
 
-static void told_answered(struct sim *sim, struct sim_book *book) {
+static void told_answered(struct sim *sim, struct sim_book *book,
+                          uint32_t answers) {
   if (book->owed == 0 || book->closed || book->lost_due) return;
   book->owed--;
-  book->done++;
+  book->done += answers;
   if (book->ended) sim_saw(SIM_SAW_answer_after_exit);
   if (book->bye_due && book->owed == 0) sim_saw(SIM_SAW_finished_in_stop);
   if (book->drained && sim_is_live(book) && book->owed == 0) {
@@ -436,7 +437,10 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     told_sent(sim, book);
     break;
   case MST_EV_ANSWERED:
-    told_answered(sim, book);
+    told_answered(sim, book, 1);
+    break;
+  case MST_EV_WITHDRAWN:
+    told_answered(sim, book, 0);
     break;
   case MST_EV_CLOSED:
     sim_told_closed(sim, event->worker);

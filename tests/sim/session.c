@@ -228,6 +228,17 @@ void sim_session_collect(struct sim *sim) {
 
 // ---- news
 
+// note_withdrawn: what is in the queue was sent, and comes back.
+static void note_withdrawn(struct sim *sim) {
+  for (uint64_t id = 1; id <= sim->call_count; id++) {
+    struct sim_call *call = sim_ledger_call(sim, id);
+    if (call->task == NULL || !call->sent) continue;
+    if (call->task->state != MST_CALL_QUEUED) continue;
+    call->sent = 0;
+    sim_saw(SIM_SAW_withdrawn_task);
+  }
+}
+
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   struct mst_answered answer = {.call = 0};
@@ -244,6 +255,10 @@ static void answered(struct sim *sim, const struct sim_entry *entry) {
   if (SIM_CANARY == 17 && answer.call > 1) answer.call--; // another's answer
   if (!mst_calls_expects(&sim->core, worker)) {
     sim_fail(sim, "worker %u answers and owes nothing", worker);
+  }
+  if (entry->call != 0) {
+    mst_calls_reached(&sim->core, worker, answer.call, sim->now_ns);
+    note_withdrawn(sim);
   }
   mst_calls_answered(&sim->core, worker, &answer, sim->now_ns);
   if (slot_of(sim, worker)->ended) {
@@ -276,6 +291,19 @@ static void pong(struct sim *sim, const struct sim_entry *entry) {
   if (entry->epoch != worker_of(sim, worker)->epoch) return;
   mst_calls_heard(&sim->core, worker, sim->now_ns);
   mst_calls_trimmed(&sim->core, worker, sim->now_ns);
+}
+
+// The channel to the watch may be read for longer than that for answers.
+static void withdrawn(struct sim *sim, const struct sim_entry *entry) {
+  const uint32_t worker = entry->event.worker;
+  if (entry->epoch != worker_of(sim, worker)->epoch) {
+    sim_saw(SIM_SAW_withdrawn_late_news);
+    return;
+  }
+  mst_calls_withdrawn(&sim->core, worker, (uint64_t)entry->event.number,
+                      sim->now_ns);
+  note_withdrawn(sim);
+  sim_stepped(sim);
 }
 
 static void listen(struct sim *sim) {
@@ -311,6 +339,15 @@ static void interrupt(struct sim *sim, const struct mst_calls_action *action) {
     if (call->worker != action->worker || call->wire != action->id) continue;
     if (!call->sent) continue;
     sim_world_interrupt(sim, action->worker, id);
+  }
+}
+
+static void ask_back(struct sim *sim, const struct mst_calls_action *action) {
+  for (uint64_t id = 1; id <= sim->call_count; id++) {
+    const struct sim_call *call = sim_ledger_call(sim, id);
+    if (call->worker != action->worker || call->wire != action->id) continue;
+    if (call->task != NULL && call->sent)
+      sim_world_ask(sim, action->worker, id, call->wire);
   }
 }
 
@@ -378,6 +415,9 @@ void sim_session_action(struct sim *sim,
   case MST_CALLS_CANCEL:
     interrupt(sim, action);
     break;
+  case MST_CALLS_WITHDRAW:
+    ask_back(sim, action);
+    break;
   case MST_CALLS_PING:
   case MST_CALLS_TRIM:
     sim_world_ping(sim, worker);
@@ -401,6 +441,7 @@ int sim_session_has(enum sim_what what) {
   case SIM_NEWS:
   case SIM_NOISE:
   case SIM_PONG:
+  case SIM_WITHDRAWN:
   case SIM_SEND:
   case SIM_FORGET:
   case SIM_CANCEL:
@@ -428,6 +469,9 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     break;
   case SIM_PONG:
     pong(sim, entry);
+    break;
+  case SIM_WITHDRAWN:
+    withdrawn(sim, entry);
     break;
   case SIM_SEND:
     user_sends(sim, worker);

@@ -64,6 +64,8 @@ enum sim_what {
   SIM_HANG,        // a process is stopped (SIGSTOP): it lives, but does nothing
   SIM_WAKE,        // it continues
   SIM_PONG,        // a worker's sign of life reaches the session
+  SIM_HEAR,        // a worker is asked not to begin a call
+  SIM_WITHDRAWN,   // the session hears that it won't
   SIM_SEND,        // the user sends a call
   SIM_FORGET,      // the user wants no more answers from a worker
   SIM_RETIRE,      // the user stops one worker
@@ -87,7 +89,9 @@ struct sim_entry {
   enum sim_what what;
   struct mst_event event; // all kinds use worker, how and number
   uint32_t epoch;         // of the process that causes it
-  uint64_t call;          // ANSWERED: its id, 0: replayed; GROW: how many
+  // ANSWERED: its id, 0: replayed; GROW: how many; HEAR, WITHDRAWN: its id, and in
+  // event.number that in its mailbox
+  uint64_t call;
 };
 
 struct sim_agenda {
@@ -328,7 +332,8 @@ struct sim {
   SIGHT(withdrawn_late) SIGHT(stop_finds_pending) SIGHT(drained_idle)          \
   SIGHT(drained_busy) SIGHT(drained_booting) SIGHT(finished_in_drain)          \
   SIGHT(left_drained) SIGHT(left_for_lost) SIGHT(left_comes_back)              \
-  SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(sent_before_joined)
+  SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(sent_before_joined)           \
+  SIGHT(withdrawn_task) SIGHT(withdrawn_too_late) SIGHT(withdrawn_late_news)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -368,6 +373,9 @@ void sim_world_noise(struct sim *sim);
 // channel.
 void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_break(struct sim *sim, uint32_t worker);
+// sim_world_ask asks a worker not to begin a call, which has this id in its mailbox.
+void sim_world_ask(struct sim *sim, uint32_t worker, uint64_t call,
+                   uint64_t wire);
 
 // sim_session_entry handles entries for the session; sim_session_has tells which these are.
 int sim_session_has(enum sim_what what);

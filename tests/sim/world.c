@@ -261,6 +261,7 @@ static int by_itself(const struct sim_entry *entry) {
   case SIM_FAIL_SETUP:
   case SIM_CALL_DONE:
   case SIM_WEDGE:
+  case SIM_HEAR:
     return 1;
   case SIM_DIE:
     return entry->event.how == MST_EXIT_CODE;
@@ -383,6 +384,36 @@ static void interrupted(struct sim *sim, const struct sim_entry *entry) {
   die_later(sim, 0, worker, MST_EXIT_SIGNAL, SIGKILL);
 }
 
+void sim_world_ask(struct sim *sim, uint32_t worker, uint64_t call,
+                   uint64_t wire) {
+  if (!sim->processes[worker].alive) return;
+  sim_agenda_put(
+      &sim->agenda,
+      (struct sim_entry){.at_ns = sim->now_ns + news_delay_ns(sim),
+                         .what = SIM_HEAR,
+                         .event = {.worker = worker, .number = (int32_t)wire},
+                         .epoch = sim->processes[worker].epoch,
+                         .call = call});
+}
+
+// pass_over: a call that hasn't begun won't, and the session hears of that; others go on.
+static void pass_over(struct sim *sim, const struct sim_entry *entry) {
+  struct sim_process *process = &sim->processes[entry->event.worker];
+  uint32_t at = process->in_first + (uint32_t)(process->computing != 0);
+  while (at < process->in_count && process->in[at] != entry->call)
+    at++;
+  if (at >= process->in_count) {
+    sim_saw(SIM_SAW_withdrawn_too_late);
+    return;
+  }
+  for (process->in_count--; at < process->in_count; at++)
+    process->in[at] = process->in[at + 1];
+  struct sim_entry news = *entry;
+  news.what = SIM_WITHDRAWN;
+  news.at_ns = sim->now_ns + news_delay_ns(sim);
+  sim_agenda_put(&sim->agenda, news);
+}
+
 void sim_world_break(struct sim *sim, uint32_t worker) {
   if (!sim->processes[worker].alive) return;
   die_later(sim, sim_between(&sim->rng, 0, 5 * MST_NS_PER_MS), worker,
@@ -456,6 +487,9 @@ static void of_process(struct sim *sim, const struct sim_entry *entry) {
     break;
   case SIM_INTERRUPTED:
     interrupted(sim, entry);
+    break;
+  case SIM_HEAR:
+    pass_over(sim, entry);
     break;
   default:
     sim_fail(sim, "an entry that nobody serves");

@@ -296,9 +296,16 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   // A replayed call has an old number, and is never cancelled.
   const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
   const int is_task = (frame->head.flags & MST_FLAG_TASK) != 0;
-  if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
+  switch (mst_watch_call_begin(replay ? 0 : frame->head.call)) {
+  case MST_TAKE_EVALUATE:
+    break;
+  case MST_TAKE_CANCELLED:
     mst_chan_take(&ffi_this.chan, frame);
     return answer(R_NilValue, MST_FLAG_ERROR);
+  case MST_TAKE_WITHDRAWN:
+    mst_chan_take(&ffi_this.chan, frame);
+    ffi_this.call.call = 0;
+    return 1;
   }
   SEXP message = PROTECT(read_frame(frame));
   if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {

@@ -1,0 +1,127 @@
+// Work finds an idle worker: tasks that were sent ahead go back to the queue while they wait behind
+// a call and another worker is idle. The contract is in calls.h.
+//
+// A worker is asked on its control channel, which its watch serves while R computes. It answers only
+// if the task hasn't begun, and then passes it over. So a task is never evaluated twice, and one
+// without an answer stays where it is.
+#include "pool/calls_int.h"
+
+static int is_idle(void *owner, uint32_t worker) {
+  const struct mst_calls *calls = owner;
+  const struct mst_slot *slot = calls->slots[worker];
+  return slot->mailbox.count == 0 && mst_calls_is_usable(calls, slot) &&
+         mst_calls_is_up(calls, slot);
+}
+
+static uint32_t count_idle(const struct mst_calls *calls) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < calls->pool.count; i++)
+    n += (uint32_t)is_idle((void *)(uintptr_t)calls, i);
+  return n;
+}
+
+// waiting_task gives the task that waits in a worker behind a call, sent or not, and could go to an
+// idle one, or NULL.
+static struct mst_call *waiting_task(const struct mst_calls *calls,
+                                     const struct mst_slot *slot) {
+  struct mst_call *task = slot->mailbox.last;
+  if (slot->mailbox.count < 2 || !task->is_task) return NULL;
+  if (task->cancelled || task->withdraws) return NULL;
+  if (!mst_calls_is_up(calls, slot)) return NULL;
+  if (!mst_queue_is_usable(&task->queued, calls->pool.count, is_idle,
+                           (void *)(uintptr_t)calls))
+    return NULL;
+  return task;
+}
+
+int mst_calls_leaves_idle(const struct mst_calls *calls) {
+  if (calls->to_withdraw || calls->to_dispatch || calls->due.first != NULL)
+    return 0;
+  if (calls->withdraw_ns != NEVER || calls->quiet > 0) return 0;
+  if (calls->pool.action_count > 0) return 0; // they may make a worker idle
+  if (calls->pool.phase != MST_POOL_RUNNING) return 0;
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    if (waiting_task(calls, calls->slots[i]) != NULL) return 1;
+  }
+  return 0;
+}
+
+static void look_again(struct mst_calls *calls, int64_t at_ns) {
+  if (at_ns < calls->withdraw_ns) calls->withdraw_ns = at_ns;
+}
+
+static void ask_for(struct mst_calls *calls, struct mst_slot *slot,
+                    struct mst_call *task) {
+  task->withdraws = 1;
+  slot->mailbox.withdraw = task->id;
+  slot->mailbox.slow = slot->mailbox.first->id;
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_WITHDRAW);
+}
+
+void mst_calls_withdraw(struct mst_calls *calls) {
+  if (!calls->to_withdraw) return;
+  calls->to_withdraw = 0;
+  calls->withdraw_ns = NEVER;
+  if (calls->quiet > 0 || calls->pool.phase != MST_POOL_RUNNING) return;
+  uint32_t idle = count_idle(calls);
+  for (uint32_t i = 0; i < calls->pool.count && idle > 0; i++) {
+    struct mst_slot *slot = calls->slots[i];
+    struct mst_call *task = waiting_task(calls, slot);
+    if (task == NULL) continue;
+    const int64_t began_ns = task->sent ? slot->head_ns : calls->now_ns;
+    const int64_t due_ns = began_ns + MST_WITHDRAW_NS;
+    if (calls->now_ns < due_ns) {
+      look_again(calls, due_ns);
+      continue;
+    }
+    ask_for(calls, slot, task);
+    // The worker may not agree: then the idle one waits for another's task.
+    look_again(calls, calls->now_ns + MST_WITHDRAW_NS);
+    idle--;
+  }
+}
+
+static struct mst_call *find(const struct mst_slot *slot, uint64_t id) {
+  struct mst_call *call = slot->mailbox.last;
+  while (call != NULL && call->id != id)
+    call = call->before;
+  return call;
+}
+
+// leave takes the task out of the mailbox: into the queue, if it may still be evaluated.
+static unsigned leave(struct mst_calls *calls, struct mst_mailbox *mailbox,
+                      struct mst_call *task) {
+  const int awaited = task->id <= mailbox->awaited;
+  if (task->cancelled) return mst_mailbox_drop(mailbox, task);
+  if (calls->pool.phase != MST_POOL_RUNNING ||
+      mst_dispatch_return(&calls->dispatch, task) != 0) {
+    return mst_mailbox_finish(mailbox, task, MST_CALL_LOST, calls->now_ns);
+  }
+  const unsigned effects = mst_mailbox_withdraw(mailbox, task);
+  task->timed_out = 0;
+  task->sent_ns = 0;
+  if (awaited) mst_dispatch_await(&calls->dispatch, task);
+  return effects;
+}
+
+void mst_calls_withdrawn(struct mst_calls *calls, uint32_t worker,
+                         uint64_t call, int64_t now_ns) {
+  struct mst_slot *slot = calls->slots[worker];
+  struct mst_call *task = find(slot, call);
+  calls->now_ns = now_ns;
+  // After the verdict on a loss it is sent again anyway.
+  if (task == NULL || !task->sent || !task->is_task) return;
+  mst_calls_effects(calls, slot, leave(calls, &slot->mailbox, task));
+  mst_calls_tell_pool(calls, MST_EV_WITHDRAWN, worker);
+  mst_slot_look_alone(calls, slot);
+  mst_calls_sweep(calls);
+  calls->to_dispatch = 1;
+}
+
+void mst_calls_reached(struct mst_calls *calls, uint32_t worker, uint64_t call,
+                       int64_t now_ns) {
+  const struct mst_mailbox *mailbox = &calls->slots[worker]->mailbox;
+  while (mailbox->first != NULL && mailbox->first->withdraws &&
+         mailbox->first->id < call)
+    mst_calls_withdrawn(calls, worker, mailbox->first->id, now_ns);
+}
