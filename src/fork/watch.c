@@ -21,19 +21,16 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "base/mst_thread.h"
+#include "fork/crash.h"
 #include "fork/fork.h"
 
 // How often to check for the session without a pidfd, and always for a crash.
 #define LOOK_MS 500
 #define CRASH_LOOK_MS 1000
-// R's report of a crash may take this long, not counting what it waits for the processor.
-#define CRASH_NS (2 * MST_NS_PER_S)
 // How long after the end of the session's sockets its pidfd, or pid, may take to show its end: if
 // it is known to be exiting, and if that is unknown.
 #define EXIT_MS 5000
 #define GONE_MS 100
-// How often a call that goes on after its interrupt, or a report of a crash, is looked at.
-#define PACE_MS 20
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
 
@@ -72,14 +69,7 @@ static struct {
   size_t pending_count;
 } polled = {.wake = {-1, -1}};
 
-// How much time of its own the R thread still has for something.
-struct span {
-  int64_t left_ns;
-  int64_t seen_ns,
-      cpu_ns; // when it was last looked at, and its processor time then
-};
-
-// Calls that are withdrawn and whose EXECs haven't been read yet. The session sends few calls ahead.
+// Calls that are withdrawn and whose EXECs haven't been read yet: the session sends few ahead.
 #define WITHDRAWN_MAX 4u
 
 // The present call, and up to which call they are cancelled. Both threads hold the lock for a few
@@ -95,7 +85,7 @@ static struct {
   uint64_t withdrawn
       [WITHDRAWN_MAX]; // calls that it will meet and pass over; 0: free
   uint64_t doomed;     // the call to kill after `span`, 0 if none
-  struct span span;
+  struct mst_span span;
   int thread; // the R thread
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -184,34 +174,10 @@ static void answer(const struct mst_frame *ping) {
   if (rest.at == 0) rest.n = 0; // nothing was sent: the next ping asks again
 }
 
-// look takes from a span what the R thread has had of it since the last look: what it computed, or
-// for how long it waited for something. Who waits for the processor isn't late, so a loaded machine
-// kills nobody. Returns whether the span is used up.
-static int look(struct span *span) {
-  const int64_t now_ns = mst_clock_now();
-  // This thread may be late, too.
-  int64_t own_ns = now_ns - span->seen_ns;
-  if (own_ns > 2 * PACE_MS * MST_NS_PER_MS)
-    own_ns = 2 * PACE_MS * MST_NS_PER_MS;
-  struct mst_activity pace;
-  if (mst_proc_activity(gate.thread, &pace) == 0) {
-    if (!pace.sleeps) own_ns = pace.cpu_ns - span->cpu_ns;
-    span->cpu_ns = pace.cpu_ns;
-  }
-  span->seen_ns = now_ns;
-  span->left_ns -= own_ns;
-  return span->left_ns <= 0;
-}
-
-static void begin_span(struct span *span, int64_t ns) {
-  (void)look(span);
-  span->left_ns = ns;
-}
-
 // doom has the call killed if it goes on for longer than its grace. With the lock held.
 static void doom(void) {
   gate.doomed = gate.call;
-  begin_span(&gate.span, gate.grace_ns);
+  mst_span_begin(&gate.span, gate.thread, gate.grace_ns);
   mst_watch_wake(); // the watch may be waiting for longer than that
 }
 
@@ -330,52 +296,12 @@ static void say_why(void) {
 static int doom_ms(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int doomed = gate.doomed != 0;
-  if (doomed && look(&gate.span)) {
+  if (doomed && mst_span_look(&gate.span, gate.thread)) {
     say_why();
     end_worker(); // with the lock held, so the call can't end meanwhile
   }
   (void)pthread_mutex_unlock(&gate.lock);
-  return doomed ? PACE_MS : -1;
-}
-
-// ---- crashes
-
-static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGILL};
-#define CRASH_SIGNALS (sizeof crash_signals / sizeof crash_signals[0])
-static struct sigaction crash_before[CRASH_SIGNALS];
-static int crashed; // R reports a crash
-static struct span crash;
-
-static void on_crash(int sig, siginfo_t *info, void *context) {
-  __atomic_store_n(&crashed, 1, __ATOMIC_RELEASE);
-  for (size_t i = 0; i < CRASH_SIGNALS; i++) {
-    if (crash_signals[i] != sig) continue;
-    // The next signal finds the handler that was there before.
-    (void)sigaction(sig, &crash_before[i], NULL);
-    if ((crash_before[i].sa_flags & SA_SIGINFO) != 0) {
-      crash_before[i].sa_sigaction(sig, info, context);
-    } else if (crash_before[i].sa_handler == SIG_DFL) {
-      (void)raise(sig);
-    }
-  }
-}
-
-void mst_watch_crashes(void) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_sigaction = on_crash;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (size_t i = 0; i < CRASH_SIGNALS; i++) {
-    (void)sigaction(crash_signals[i], &action, &crash_before[i]);
-  }
-}
-
-// report_ms tells how soon to look at the report of a crash again: -1 if there is none, 0 if it has
-// taken too long.
-static int report_ms(void) {
-  if (!__atomic_load_n(&crashed, __ATOMIC_ACQUIRE)) return -1;
-  if (crash.seen_ns == 0) begin_span(&crash, CRASH_NS);
-  return look(&crash) ? 0 : PACE_MS;
+  return doomed ? MST_PACE_MS : -1;
 }
 
 // oldest_fd takes the oldest pending descriptor: 1, or 0 if there is none.
@@ -477,10 +403,10 @@ static void *watch_main(void *arg) {
   for (;;) {
     const struct mst_watch_guest *guest =
         __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
-    const int doom = doom_ms(), report = report_ms();
+    const int doom = doom_ms(), report = mst_crash_ms(gate.thread);
     if (report == 0) break;
     int timeout = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
-    if (doom >= 0 || report > 0) timeout = PACE_MS;
+    if (doom >= 0 || report > 0) timeout = MST_PACE_MS;
     size_t count = 0;
     if (guest != NULL) count = guest_fds(guest, &timeout);
     const struct pollfd *fds = polled.fds;

@@ -165,8 +165,8 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
 
 // mst_calls_expects tells whether a worker owes any answer, replayed calls included.
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
-// mst_calls_wants tells, after mst_calls_reached, whether the answer to a call will be kept; if not,
-// skip its bytes.
+// mst_calls_wants tells, after mst_calls_reached, whether the answer to a call will be kept; if
+// not, skip its bytes.
 int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
                     uint64_t call);
 // mst_calls_answered takes an answer; answers to replayed calls have MST_FLAG_REPLAY. Frees what it

@@ -1,9 +1,9 @@
 // Work finds an idle worker: tasks that were sent ahead go back to the queue while they wait behind
 // a call and another worker is idle. The contract is in calls.h.
 //
-// A worker is asked on its control channel, which its watch serves while R computes. It answers only
-// if the task hasn't begun, and then passes it over. So a task is never evaluated twice, and one
-// without an answer stays where it is.
+// A worker is asked on its control channel, which its watch serves while R computes. It answers
+// only if the task hasn't begun, and then passes it over. So a task is never evaluated twice, and
+// one without an answer stays where it is.
 #include "pool/calls_int.h"
 
 static int is_idle(void *owner, uint32_t worker) {

@@ -105,8 +105,8 @@ static pid_t start_taker(int fd, int other, int orders, int answers) {
     (void)pause();
 }
 
-// withdrawn_before_pong sends a ping after what was sent, and gives the call of a WITHDRAW that comes back
-// before the answer, or 0.
+// withdrawn_before_pong sends a ping after what was sent, and gives the call of a WITHDRAW that
+// comes back before the answer, or 0.
 static uint64_t withdrawn_before_pong(struct mst_chan *chan) {
   static const uint64_t nonce = 7;
   struct mst_head ping = {.kind = MST_KIND_PING};
