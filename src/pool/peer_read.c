@@ -307,6 +307,8 @@ void mst_peer_control(void *owner, const struct mst_frame *frame) {
     mst_calls_withdrawn(calls, peer->index, frame->head.call, mst_clock_now());
   }
   if (frame->head.kind != MST_KIND_PONG || frame->head.length != 8) return;
-  memcpy(&peer->pong, frame->payload, 8);
+  uint64_t nonce;
+  memcpy(&nonce, frame->payload, sizeof nonce);
+  if (nonce > peer->pong) peer->pong = nonce;
   mst_calls_heard(calls, peer->index, mst_clock_now());
 }

@@ -61,7 +61,7 @@ struct mst_peer {
   char *tempdir; // from READY, owned; kept for a standby
   struct mst_standby standby;
   struct mst_standby next_standby; // requested, not there yet
-  uint64_t pong;                   // the last nonce received
+  uint64_t pong; // the highest nonce received; signs of life are asked for with 0
 };
 
 struct mst_trash;
@@ -338,7 +338,7 @@ uint32_t mst_cluster_revive(struct mst_cluster *cluster);
 struct mst_loss *mst_session_event(struct mst_session *session);
 
 // mst_peer_ping asks the worker's watch for a sign of life and waits up to timeout_ms: 0,
-// -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.
+// -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS. nonce: higher than any before.
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
                   struct mst_err *err);
 

@@ -234,7 +234,7 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
   const int64_t deadline_ns =
       mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
   const uint32_t epoch = mst_peer_worker(peer)->epoch;
-  while (rc == 0 && peer->pong != nonce) {
+  while (rc == 0 && peer->pong < nonce) {
     const int left_ms = mst_clock_ms_until(deadline_ns, timeout_ms);
     if (left_ms == 0) {
       return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");

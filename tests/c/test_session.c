@@ -46,7 +46,8 @@ struct maker {
 };
 
 static atomic_uint evaluations[TASKS];
-static atomic_int frozen; // workers read nothing
+static atomic_int frozen;  // workers read nothing
+static atomic_int doubles; // an answer to a ping comes with one to a later ping
 
 // ---- a worker
 
@@ -91,6 +92,18 @@ static void evaluate(struct mst_chan *chan, const struct hand *hand,
   say(chan, hand, MST_KIND_VALUE, &frame->head, bytes, sizeof bytes);
 }
 
+// say_two_pongs sends both at once, the second as if the session had asked for a sign of life.
+static void say_two_pongs(const struct hand *hand,
+                          const struct mst_frame *ping) {
+  uint8_t bytes[2 * (MST_HEAD_BYTES + 8u)] = {0};
+  struct mst_head head = ping->head;
+  head.kind = MST_KIND_PONG;
+  for (size_t i = 0; i < 2; i++)
+    mst_head_encode(&head, bytes + i * (MST_HEAD_BYTES + 8u));
+  memcpy(bytes + MST_HEAD_BYTES, ping->payload, 8);
+  CHECK_INT(write(hand->control, bytes, sizeof bytes), sizeof bytes);
+}
+
 // serve returns 0 when the worker must end.
 static int serve(struct mst_chan *chan, const struct hand *hand) {
   struct mst_frame frame;
@@ -103,7 +116,9 @@ static int serve(struct mst_chan *chan, const struct hand *hand) {
       say(chan, hand, MST_KIND_READY, NULL, text, (size_t)n);
     }
     if (frame.head.kind == MST_KIND_EXEC) evaluate(chan, hand, &frame);
-    if (frame.head.kind == MST_KIND_PING) {
+    if (frame.head.kind == MST_KIND_PING && atomic_load(&doubles)) {
+      say_two_pongs(hand, &frame);
+    } else if (frame.head.kind == MST_KIND_PING) {
       say(chan, hand, MST_KIND_PONG, NULL, frame.payload,
           (size_t)frame.head.length);
     }
@@ -346,6 +361,16 @@ TEST("A worker whose end was heard is replaced in the same turn, not after the "
   CHECK_INT(poll(&end, 1, 30000), 1);
   CHECK_INT(mst_session_run(&session, 0, NULL), 0);
   CHECK_INT(maker.count, WORKERS + 1);
+  stop_cluster(cluster);
+}
+
+TEST("A worker that answers is alive, also if a later sign of life comes with "
+     "the answer") {
+  struct mst_cluster *cluster = start_cluster();
+  atomic_store(&doubles, 1);
+  for (uint64_t nonce = 1; nonce <= 5; nonce++)
+    CHECK_INT(mst_peer_ping(cluster->peers[0], nonce, 20000, NULL), 0);
+  atomic_store(&doubles, 0);
   stop_cluster(cluster);
 }
 

@@ -116,7 +116,7 @@ expect_as_before <- function(cl, workers = 3L, info = NULL) {
   expect_identical(unlist(parLapplyLB(cl, 1:20, square)), (1:20)^2, info = info)
   expect_identical(unlist(clusterApply(cl, 1:7, remote(function(i) -i))), -(1:7), info = info)
   expect_true(all(cluster_status(cl)$state == "idle"), info = info)
-  expect_true(all(isNodeAlive(cl, timeout = 10)), info = info)
+  expect_true(all(isNodeAlive(cl, timeout = 60)), info = info)
 }
 
 expect_fault_fields <- function(error, fault, info = NULL) {
