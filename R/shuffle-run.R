@@ -59,6 +59,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$claimed <- double() # what each worker was told that it may hold
   run$done <- 0L # tasks
   run$loss <- NULL # why the last attempt was lost
+  run$losses <- list() # see note_loss()
   run$kept <- keep_hosts(cl)
   run
 }
@@ -294,6 +295,7 @@ take_answer <- function(run, task, about) {
       raise_condition(value)
     }
     run$loss <- value
+    note_loss(run, key, loss_details(value))
     if (isTRUE(value$oom)) run$free <- run$free / 2 # it wasn't enough to work in
     .Call(ffi_plan_ended, plan, key)
     return()
@@ -312,13 +314,39 @@ take_answer <- function(run, task, about) {
   if (!is.null(value$wrong)) {
     abort_part(run, key, value$wrong, about$worker, value$kind, value$file)
   }
-  if (isTRUE(value$barred)) run$shuffle$barred <- TRUE
-  for (missing in value$missing) {
-    .Call(ffi_plan_missed, plan, as.integer(c(key, missing)))
+  if ("barred" %in% value$why) run$shuffle$barred <- TRUE
+  for (i in seq_along(value$missing)) {
+    note_missing(run, about$worker, value$missing[[i]], value$why[i])
+    .Call(ffi_plan_missed, plan, as.integer(c(key, value$missing[[i]])))
   }
   if (is.null(value$missing)) {
     run_commit(run, key, value, about$worker)
   }
+}
+
+# What a lost task's error says about the loss; its hints are for tasks of the user.
+loss_details <- function(error) {
+  lines <- strsplit(conditionMessage(error), "\n")[[1L]]
+  sub("^x ", "", grep("^x ", lines, value = TRUE))
+}
+
+# Why parts were lost, for abort_lost_part(): by part, a text for each loss.
+note_loss <- function(run, key, text) {
+  name <- paste(key[1:2], collapse = " ")
+  run$losses[[name]] <- c(run$losses[[name]], text)
+}
+
+note_missing <- function(run, reader, key, why) {
+  at <- .Call(ffi_plan_where, run$shuffle$plan, key[1L])[key[2L], ]
+  if (!identical(at[1L], as.integer(key[3L]))) {
+    return() # it's known to be lost, and made again
+  }
+  note_loss(run, key, paste0("Worker ", reader, switch(why,
+    barred = " couldn't open it at worker ",
+    silent = paste0(" waited ", run$links$limits[2L], " s in vain for it from worker "),
+    damaged = " read it damaged from worker ",
+    " didn't find it at worker "
+  ), at[2L], "."))
 }
 
 # For partition_summarise() and row_stage(), whose plan isn't right for the data.
@@ -481,10 +509,16 @@ abort_part <- function(run, key, text, worker, kind, file = NULL) {
 # A task was lost too often, or no worker is left.
 abort_lost_part <- function(run, action) {
   key <- action[2:3]
-  details <- if (!is.null(run$loss)) strsplit(conditionMessage(run$loss), "\n")[[1L]]
-  details <- sub("^[xi] ", "", details)
+  repeatedly <- any(run$workers[, 2L] != worker_is[["gone"]])
+  details <- if (repeatedly) {
+    all <- run$losses[[paste(key, collapse = " ")]]
+    times <- tabulate(match(all, unique(all)))
+    paste0(unique(all), ifelse(times > 1L, paste0(" (", times, " times)"), ""))
+  } else if (!is.null(run$loss)) {
+    loss_details(run$loss)
+  }
   abort_muster("lost",
-    if (any(run$workers[, 2L] != worker_is[["gone"]])) {
+    if (repeatedly) {
       paste0(part_text(run, key), " was lost repeatedly, with its worker.")
     } else {
       "All workers are lost."

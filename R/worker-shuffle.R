@@ -7,7 +7,7 @@
 #   room: what this worker may hold in memory, see parts_fit().
 #   links: see links_spec(), or NULL.
 # Returns list(self, links, held, rows, bytes, ...), or with `missing` (keys of inputs that weren't
-# there), `error` (of the user's function) or `wrong` (about the data).
+# there, see part_missing()), `error` (of the user's function) or `wrong` (about the data).
 part_run <- function(spec) {
   run_to_end()
   self <- .Call(ffi_worker_self)
@@ -22,7 +22,7 @@ part_run <- function(spec) {
   state <- new.env(parent = emptyenv())
   state$data <- if (!is.null(spec$from)) part_data(spec$from)
   if (!is.null(spec$from) && is.null(state$data)) {
-    return(list(self = self, links = links, missing = list(spec$from)))
+    return(list(self = self, links = links, missing = list(spec$from), why = "not"))
   }
   state$from <- spec$from # of the first step
   state$runs <- NULL # see part_gather(): what it has read, for the next step
@@ -83,7 +83,7 @@ part_failure <- function(code) {
   if (inherits(condition, "muster_part_replan")) {
     list(replan = list(whole = condition$whole, all = condition$all))
   } else if (inherits(condition, "muster_part_missing")) {
-    list(missing = condition$keys, barred = condition$barred)
+    list(missing = condition$keys, why = condition$why)
   } else if (inherits(condition, "muster_part_error")) {
     list(wrong = conditionMessage(condition), kind = condition$kind)
   } else if (!is.null(failure)) {
@@ -301,7 +301,7 @@ part_gather <- function(state, step) {
   states <- .Call(ffi_block_fetch, asked)
   missing <- states != fetched[["here"]]
   if (any(missing)) {
-    part_missing(asked[missing, , drop = FALSE], any(states == fetched[["barred"]]))
+    part_missing(asked[missing, , drop = FALSE], enum_name(fetched, states[missing]))
   }
   inputs <- lapply(seq_along(step$sources), function(i) {
     sources <- step$sources[[i]]
@@ -313,7 +313,7 @@ part_gather <- function(state, step) {
     frames <- lapply(seq_len(nrow(sources)), function(k) {
       block <- .Call(ffi_block_read, sources[k, 1:3], step$part)
       if (is.list(block) && !is.data.frame(block)) {
-        part_missing(sources[k, , drop = FALSE])
+        part_missing(sources[k, , drop = FALSE], "damaged")
       }
       block
     })
@@ -373,10 +373,11 @@ whole_model <- function(model, sources) {
   })
 }
 
-# barred: this worker may not open segments of others directly.
-part_missing <- function(sources, barred = FALSE) {
+# why: for each source a name of `fetched`, or "damaged". "barred": this worker may not open
+# segments of others directly.
+part_missing <- function(sources, why) {
   keys <- lapply(seq_len(nrow(sources)), function(k) sources[k, 1:3])
-  condition <- list(message = "blocks that aren't there", call = NULL, keys = keys, barred = barred)
+  condition <- list(message = "blocks that aren't there", call = NULL, keys = keys, why = why)
   stop(structure(condition, class = c("muster_part_missing", "error", "condition"))) # tidy: not shown
 }
 
