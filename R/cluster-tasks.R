@@ -3,17 +3,17 @@
 #' Tasks that wait or run
 #'
 #' `cluster_tasks()` shows the tasks of a cluster that aren't over: those of [task_submit()] and
-#' [task()], and futures. Pieces of maps and parts of partitions are left out; [cluster_status()]
-#' shows what each worker does.
+#' [task()], futures, and maps of [task_map()], a row each. Parts of partitions are left out;
+#' [cluster_status()] shows what each worker does.
 #'
 #' @param cl A cluster from [cluster_start()]. Of some of its nodes, the tasks of the whole cluster.
 #' @returns A data frame of class `"muster_tasks"`, which prints times in suitable units, with a row
 #'   for each task, in the order of submission:
-#'   * `id`: its number in the session, which `print()` shows, too
+#'   * `id`: its number in the session, which `print()` shows, too; of a map, that of its first piece
 #'   * `label`: its `.label`, or `NA`
 #'   * `state`: `"running"`, in a worker; `"next"`, in a worker that evaluates another; `"queued"`,
-#'     for a worker; `"waiting"`, for tasks that it needs
-#'   * `worker`: the worker's rank, or `NA`
+#'     for a worker; `"waiting"`, for tasks that it needs. A map is `"running"` once a piece is
+#'   * `worker`: the worker's rank, or `NA`, also of maps
 #'   * `priority`: its `.priority`
 #'   * `age`: seconds since it was submitted
 #'   * `running`: seconds since its worker began to evaluate it, or `NA`
@@ -36,6 +36,9 @@
 cluster_tasks <- function(cl) {
   tasks <- tasks_there(cl, "cl", sys.call())
   states <- lapply(tasks, function(task) .Call(ffi_task_state, task))
+  maps <- maps_there(cl)
+  states <- c(states, lapply(maps, map_state))
+  tasks <- c(tasks, maps)
   column <- function(name, like) vapply(states, `[[`, like, name)
   table <- data.frame(
     id = column("id", 0),
@@ -50,6 +53,16 @@ cluster_tasks <- function(cl) {
   row.names(table) <- NULL
   class(table) <- c("muster_tasks", "data.frame")
   table
+}
+
+map_state <- function(map) {
+  pieces <- lapply(map$tasks, function(task) .Call(ffi_task_state, task))
+  waits <- vapply(pieces, function(piece) piece$state %in% c("queued", "next"), NA)
+  list(
+    state = if (all(waits) && map$left == map$n) "queued" else "running", id = map$id,
+    worker = NA_integer_, seconds = NA_real_, label = map$label, age = now_seconds() - map$asked_at,
+    priority = as.integer(map$priority)
+  )
 }
 
 tasks_there <- function(cl, name, call) {

@@ -25,6 +25,9 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   map$heed <- map_heed(map, terms)
   map$relay <- function(i, said) tell_element_said(map, said)
   map$ahead <- isTRUE(terms$ahead)
+  map$priority <- if (is.null(terms$priority)) 0L else terms$priority
+  map$group <- if (isTRUE(terms$group > 0)) terms$group else own_group()
+  map$label <- terms$label
   hold_job(map)
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
@@ -97,6 +100,9 @@ map_submit <- function(map) {
   }
 }
 
+# A group that nothing else is in.
+own_group <- function() the$own_groups <- the$own_groups + 1
+
 piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
 
 # The pieces' workers, by position in the cluster.
@@ -117,7 +123,7 @@ submit_piece <- function(map, action) {
   arguments <- list(map$held[[2L]], x, stream, piece$first, action[8L])
   task <- .Call(
     ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
-    as.double(c(action[5L], map$timeout, 0, 0, action[7L])), NULL
+    as.double(c(action[5L], map$timeout, 0, map$priority, action[7L], map$group)), map$label
   )
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {

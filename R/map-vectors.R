@@ -17,6 +17,7 @@
 #'   length one.
 #' @param .cl A cluster, as for [cluster_map()]; for `task_pmap()`, one from [cluster_start()], or
 #'   some of its nodes.
+#' @param .priority,.group,.label As for [task_map()].
 #' @returns As [cluster_map()] and [task_map()], for as many elements as the vectors have. Names of
 #'   the result are those of the first vector that has some; of a data frame, its row names, unless
 #'   they are numbers.
@@ -52,8 +53,9 @@ cluster_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retri
 #' @rdname cluster_pmap
 #' @export
 task_pmap <- function(.cl, .l, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
-                      .timeout = NULL, .on_error = c("stop", "return"), .value = NULL,
-                      .reduce = NULL, .init = NULL, .on_result = NULL) {
+                      .timeout = NULL, .priority = 0L, .group = NULL, .label = NULL,
+                      .on_error = c("stop", "return"), .value = NULL, .reduce = NULL,
+                      .init = NULL, .on_result = NULL) {
   call <- sys.call()
   check_given(.cl, ".cl", call)
   check_given(.l, ".l", call)

@@ -212,7 +212,9 @@ now_options <- c(
   ".seed", ".retries", ".timeout", ".speculate", ".progress", ".on_error", ".value", ".reduce",
   ".init", ".on_result"
 )
-ahead_options <- setdiff(now_options, c(".speculate", ".progress"))
+ahead_options <- c(
+  setdiff(now_options, c(".speculate", ".progress")), ".priority", ".group", ".label"
+)
 
 # These, by their names without the dot. verb: its frame.
 map_options <- function(verb, names) {
@@ -269,7 +271,10 @@ map_terms <- function(options, call) {
       check_flag(options$speculate, ".speculate", call),
     returns = returns, quiet = is.null(options$seed), like = check_like(options, returns, call),
     reduce = check_callback(options$reduce, ".reduce", call), init = check_init(options, call),
-    on_result = check_callback(options$on_result, ".on_result", call)
+    on_result = check_callback(options$on_result, ".on_result", call),
+    priority = if (!is.null(options$priority)) check_priority(options$priority, call) else 0L,
+    group = group_number(options$group, call),
+    label = if (!is.null(options$label)) check_text(options$label, ".label", call)
   )
   check_progress(options$progress, ".progress", call)
   terms

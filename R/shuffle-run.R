@@ -59,6 +59,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$claimed <- double() # what each worker was told that it may hold
   run$done <- 0L # tasks
   run$loss <- NULL # why the last attempt was lost
+  run$group <- own_group()
   run$losses <- list() # see note_loss()
   run$kept <- keep_hosts(cl)
   run
@@ -164,8 +165,8 @@ run_submit <- function(run, action) {
   spec$room <- memory_room(run, worker)
   shuffle$drops[[worker]] <- list()
   needed <- lapply(jobs[lengths(jobs) > 0L], `[[`, 1L)
-  submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed, c(0, 0),
-    NULL)
+  submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed,
+    c(0, 0, 0, 0, 0, run$group), NULL)
   if (is.integer(submitted)) {
     abort_submit(run$cl, submitted, run$call)
   }

@@ -25,7 +25,7 @@
 #'   default cluster. For `with_cluster()`, also what [cluster_start()] takes for one, such as a
 #'   number of workers: then the cluster is started, and stopped when the code ends, however that
 #'   ends.
-#' @param .seed,.retries,.error_retries,.timeout,.priority,.label,.wait As for [task_submit()].
+#' @param .seed,.retries,.error_retries,.timeout,.priority,.group,.label,.wait As for [task_submit()].
 #' @param ... Further arguments of [cluster_start()], for a cluster that is started.
 #' @returns `task()`: a task, as [task_submit()] gives it. `with_cluster()`: the code's value. A
 #'   task that isn't over then is lost if its cluster was started for the code: ask for its value
@@ -51,7 +51,7 @@
 #' })
 #' @export
 task <- function(code, .cl = NULL, .seed = FALSE, .retries = NULL, .error_retries = 0L,
-                 .timeout = NULL, .priority = 0L, .label = NULL, .wait = TRUE) {
+                 .timeout = NULL, .priority = 0L, .group = NULL, .label = NULL, .wait = TRUE) {
   call <- sys.call()
   check_given(code, "code", call)
   cl <- task_cluster(.cl, call)
@@ -60,7 +60,7 @@ task <- function(code, .cl = NULL, .seed = FALSE, .retries = NULL, .error_retrie
   tryCatch(
     task_submit(cl, made$fun,
       .args = made$tasks, .seed = .seed, .retries = .retries, .error_retries = .error_retries,
-      .timeout = .timeout, .priority = .priority, .label = .label, .wait = .wait
+      .timeout = .timeout, .priority = .priority, .group = .group, .label = .label, .wait = .wait
     ),
     muster_error = function(error) {
       error$call <- call

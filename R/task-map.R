@@ -24,6 +24,10 @@
 #' @param .retries How often to retry an element that was lost with its worker, see
 #'   [cluster_map()]. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's `timeout`.
+#' @param .priority,.label As for [task_submit()].
+#' @param .group Whose map it is, as for [task_submit()]. By default, each map is a group of its own,
+#'   so that it takes turns with tasks and with other maps: a task that you submit later waits for
+#'   at most two of its pieces in each worker.
 #' @returns An object of the classes `"muster_map"` and `"muster_task"`, which can be used in this
 #'   session only. Its value is that of [cluster_map()], with the same random numbers for the same
 #'   `.seed`.
@@ -47,8 +51,9 @@
 #' cluster_stop(cl)
 #' @export
 task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
-                     .timeout = NULL, .on_error = c("stop", "return"), .value = NULL,
-                     .reduce = NULL, .init = NULL, .on_result = NULL) {
+                     .timeout = NULL, .priority = 0L, .group = NULL, .label = NULL,
+                     .on_error = c("stop", "return"), .value = NULL, .reduce = NULL,
+                     .init = NULL, .on_result = NULL) {
   call <- sys.call()
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
@@ -77,8 +82,26 @@ map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
   map_submit(map)
   if (map$n == 0L) end_map(map)
   whole <- TRUE
+  if (!map$over) add_map(map)
   if (the$scales) wake_for_task(.subset2(cl[[1L]], "id"))
   map
+}
+
+# Maps that may not be over, as long as somebody refers to them.
+add_map <- function(map) {
+  map$asked_at <- now_seconds()
+  map$id <- .Call(ffi_task_state, map$tasks[[1L]])$id
+  the$maps <- c(open_maps(), .Call(ffi_hide, map, map))
+}
+
+open_maps <- function() {
+  Filter(function(one) isFALSE(.Call(ffi_hidden, one)$over), the$maps)
+}
+
+maps_there <- function(cl) {
+  id <- .subset2(.subset2(cl, 1L), "id")
+  maps <- lapply(open_maps(), function(one) .Call(ffi_hidden, one))
+  Filter(function(map) identical(map$job_name[[1L]], id), maps)
 }
 
 is_map <- function(task) is.environment(task) && inherits(task, "muster_map")
@@ -257,6 +280,7 @@ format.muster_map <- function(x, ...) {
   for (i in which(.Call(ffi_task_look, x$tasks, FALSE))) {
     done <- done + piece_count(x$pieces[[i]]) # not taken yet: that signals conditions
   }
+  label <- if (!is.null(x$label)) paste0(" (`", x$label, "`)")
   state <- if (!x$over) {
     if (done == x$n) "finished" else "running"
   } else if (is.null(x$error)) {
@@ -267,6 +291,7 @@ format.muster_map <- function(x, ...) {
     "failed"
   }
   paste0(
-    "muster map, ", state, ": ", big_number(done), " of ", big_number(x$n), " elements done"
+    "muster map", label, ", ", state, ": ", big_number(done), " of ", big_number(x$n),
+    " elements done"
   )
 }

@@ -5,8 +5,8 @@
 #' tasks are done, `task_wait()` waits for all or any of several, and `task_cancel()` ends tasks
 #' that you no longer need.
 #'
-#' Tasks wait in a queue of the cluster, first in, first out, unless they have a `.priority`. Each
-#' worker holds the task that it evaluates and one more, which it starts next without asking. While
+#' Tasks wait in a queue of the cluster, first in, first out, unless they have a `.priority` or a
+#' `.group`. Each worker holds the task that it evaluates and one more, which it starts next without asking. While
 #' your session computes, a second thread serves the queue: it takes over when muster hasn't been
 #' called for 2 to 4 ms, and ends with the last cluster. Results are kept serialized until you ask
 #' for them. A task that nothing refers to any more is evaluated anyway, and its value dropped.
@@ -107,6 +107,10 @@
 #'   above 0; then it is ended. By default, the cluster's `timeout`.
 #' @param .priority A whole number, 0 by default: of the tasks that wait, those with the highest go
 #'   first, in the order in which they were submitted.
+#' @param .group Whose task it is, one string, such as a Shiny session's token: of the tasks of one
+#'   priority that wait, groups take turns, a task of each, however many each of them has; so a new
+#'   group waits for at most two tasks of each other one. By default, the group of those without
+#'   one. Each map is a group of its own, unless it is given one.
 #' @param .label A name for the task, one string: `print()`, errors, [cluster_status()] and
 #'   [cluster_logs()] show it.
 #' @param .wait What to do while the queue is full, see Cost: `TRUE`, the default, waits for room;
@@ -157,8 +161,8 @@
 #' cluster_stop(cl)
 #' @export
 task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
-                        .error_retries = 0L, .timeout = NULL, .priority = 0L, .label = NULL,
-                        .wait = TRUE) {
+                        .error_retries = 0L, .timeout = NULL, .priority = 0L, .group = NULL,
+                        .label = NULL, .wait = TRUE) {
   # A task without options, as next to all are, is submitted by one call.
   task <- if (the$plain && nargs() == ...length() + 2L) .Call(ffi_task_try, .cl, .fun, list(...))
   if (!is.null(task) && !is.list(task)) {
@@ -172,10 +176,11 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, task_options, c(".cl", ".fun"), sys.call())
   }
-  limits <- if (!is.null(.retries) || !is.null(.timeout) || !identical(.priority, 0L)) {
-    task_limits(.retries, .timeout, .priority, sys.call())
+  ranked <- !identical(.priority, 0L) || !is.null(.group)
+  limits <- if (!is.null(.retries) || !is.null(.timeout) || ranked) {
+    task_limits(.retries, .timeout, .priority, .group, sys.call())
   }
-  if (!is.null(.label)) .label <- check_label(.label, sys.call())
+  if (!is.null(.label)) .label <- check_text(.label, ".label", sys.call())
   more <- list()
   if (!identical(.error_retries, 0L)) {
     more$again <- check_count(.error_retries, ".error_retries", 0L, 1000L, sys.call())
@@ -207,23 +212,32 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
 }
 
 task_options <- paste0(
-  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "label", "wait")
+  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "group", "label", "wait")
 )
 
-check_label <- function(label, call) {
-  label <- enc2utf8(check_string(label, ".label", call))
-  if (!validUTF8(label)) abort_input(".label", "one string of valid characters", label, call)
-  label
+check_text <- function(text, name, call) {
+  text <- enc2utf8(check_string(text, name, call))
+  if (!validUTF8(text)) abort_input(name, "one string of valid characters", text, call)
+  text
 }
 
 # As ffi_task_submit takes them.
-task_limits <- function(retries, timeout, priority, call) {
-  most <- .Machine$integer.max
+task_limits <- function(retries, timeout, priority, group, call) {
   c(
     if (is.null(retries)) NA else check_count(retries, ".retries", 0L, 1000L, call),
     if (is.null(timeout)) 0 else check_seconds(timeout, ".timeout", call = call),
-    0, check_count(priority, ".priority", -most, most, call)
+    0, check_priority(priority, call), 0, group_number(group, call)
   )
+}
+
+check_priority <- function(priority, call) {
+  most <- .Machine$integer.max
+  check_count(priority, ".priority", -most, most, call)
+}
+
+# A group's name as a number, 0 without one. Two names that had the same would share their turns.
+group_number <- function(group, call) {
+  if (is.null(group)) 0 else .Call(ffi_group, check_text(group, ".group", call))
 }
 
 # A task that wasn't submitted: because its arguments have tasks in them, or there is an error.
@@ -516,7 +530,7 @@ task_cancel <- function(tasks, label = NULL) {
   call <- sys.call()
   check_given(tasks, "tasks", call)
   tasks <- if (inherits(tasks, "cluster")) {
-    tasks_there(tasks, "tasks", call)
+    c(tasks_there(tasks, "tasks", call), maps_there(tasks))
   } else {
     check_tasks(tasks, call)
   }

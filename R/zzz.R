@@ -23,6 +23,8 @@ the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
 the$stream <- NULL # what the own streams of workers are made of
 the$stream_pid <- 0L # the process whose workers they are
+the$maps <- list() # of task_map() that may not be over, as of ffi_hide
+the$own_groups <- 0 # how many groups of own_group() there were
 the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
 the$exports <- list() # what workers were given: by cluster and name, list(content, ranks)
 the$exported <- NULL # of the message that gave it last: list(key, content)

@@ -21,7 +21,7 @@
 // Entry points that use the session or hold something, see ffi_entry.
 #define SESSION_ENTRIES(EACH)                                                  \
   EACH(ffi_session_tempdirs, 0)                                                \
-  EACH(ffi_methods_own, 1)                                                      \
+  EACH(ffi_methods_own, 1)                                                     \
   EACH(ffi_session_end, 2)                                                     \
   EACH(ffi_remote_start, 4)                                                    \
   EACH(ffi_remote_wait, 2)                                                     \
@@ -68,6 +68,7 @@
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
   EACH(ffi_queue_full, 1)                                                      \
+  EACH(ffi_group, 1)                                                           \
   EACH(ffi_task_question, 1)                                                   \
   EACH(ffi_task_submit, 6)                                                     \
   EACH(ffi_task_try, 3)                                                        \

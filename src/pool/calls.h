@@ -253,6 +253,7 @@ struct mst_task_terms {
   int32_t retries;     // -1: the cluster's
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
+  uint64_t group;      // tasks of one priority take turns by group
   const char *label;   // in the user's words, copied; or NULL
   uint8_t is_part;     // of something else, such as a map
   uint8_t alone;       // no other worker may compute meanwhile

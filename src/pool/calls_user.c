@@ -77,8 +77,10 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
     mst_call_release(call);
     return NULL;
   }
-  call->queued = (struct mst_queued){
-      .serial = call->serial, .priority = terms->priority, .owner = call};
+  call->queued = (struct mst_queued){.serial = call->serial,
+                                     .priority = terms->priority,
+                                     .group = terms->group,
+                                     .owner = call};
   if (mst_dispatch_put(&calls->dispatch, call, workers, count) != 0) {
     mst_call_release(call);
     return NULL;

@@ -26,7 +26,7 @@ void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task) {
 }
 
 void mst_dispatch_hold(struct mst_dispatch *dispatch, struct mst_call *task) {
-  mst_queue_take(&dispatch->queue, &task->queued);
+  mst_queue_hold(&dispatch->queue, &task->queued);
 }
 
 int mst_dispatch_let_go(struct mst_dispatch *dispatch, struct mst_call *task) {

@@ -31,18 +31,24 @@ static void *grown(void *list, uint32_t cap, size_t size) {
   return mst_fault("queue.alloc") ? NULL : realloc(list, cap * size);
 }
 
-static int is_before(struct mst_queue *queue, int32_t priority, uint64_t serial,
-                     int32_t other_priority, uint64_t other_serial) {
-  queue->steps++;
-  if (priority != other_priority) return priority > other_priority;
-  return serial < other_serial;
+static struct mst_queue_key key_of(const struct mst_queued *item) {
+  return (struct mst_queue_key){item->priority, item->turn, item->serial};
+}
+
+static int is_before(const struct mst_queue_key *a,
+                     const struct mst_queue_key *b) {
+  if (a->priority != b->priority) return a->priority > b->priority;
+  if (a->turn != b->turn) return a->turn < b->turn;
+  return a->serial < b->serial;
 }
 
 // ---- a set's items
 
 static int item_before(struct mst_queue *queue, const struct mst_queued *a,
                        const struct mst_queued *b) {
-  return is_before(queue, a->priority, a->serial, b->priority, b->serial);
+  const struct mst_queue_key key_a = key_of(a), key_b = key_of(b);
+  queue->steps++;
+  return is_before(&key_a, &key_b);
 }
 
 static void place_item(struct mst_set *set, uint32_t at,
@@ -112,7 +118,8 @@ static void place_seen(struct mst_queue_worker *worker, uint32_t at,
 
 static int seen_before(struct mst_queue *queue, const struct mst_queue_seen *a,
                        const struct mst_queue_seen *b) {
-  return is_before(queue, a->priority, a->serial, b->priority, b->serial);
+  queue->steps++;
+  return is_before(&a->key, &b->key);
 }
 
 static void seen_up(struct mst_queue *queue, struct mst_queue_worker *worker,
@@ -150,8 +157,7 @@ static void see(struct mst_queue *queue, struct mst_set *set, uint32_t k) {
   const struct mst_queued *first = set->items[0];
   uint32_t at = set->places[k];
   if (at == NOWHERE) at = worker->count++;
-  const struct mst_queue_seen seen = {
-      .set = set, .k = k, .priority = first->priority, .serial = first->serial};
+  const struct mst_queue_seen seen = {set, k, key_of(first)};
   place_seen(worker, at, &seen);
   seen_up(queue, worker, at);
   // If the former first item has gone, the set moves down.
@@ -322,7 +328,9 @@ uint32_t mst_queue_count(const struct mst_queue *queue) { return queue->count; }
 
 static int put(struct mst_queue *queue, struct mst_set *set,
                struct mst_queued *item) {
-  if (make_room(queue, set) != 0) return -MST_EMEM;
+  if (make_room(queue, set) != 0 || mst_turns_join(&queue->turns, item) != 0) {
+    return -MST_EMEM;
+  }
   item->set = set;
   place_item(set, set->item_count++, item);
   item_up(queue, set, item->at);
@@ -344,6 +352,7 @@ int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
   }
   if (set == NULL) return -MST_EMEM;
   const int was_empty = is_empty(set) && set != queue->any;
+  item->turn = 0;
   const int rc = put(queue, set, item);
   if (rc == 0 && was_empty) queue->empty--;
   return rc;
@@ -356,15 +365,27 @@ static int is_queued(const struct mst_queued *item) {
 void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item) {
   if (!is_queued(item)) return;
   take_item(queue, item);
+  mst_turns_leave(&queue->turns, item);
   leave(queue, item);
   drop_empty(queue);
 }
 
-void mst_queue_take(struct mst_queue *queue, struct mst_queued *item) {
-  if (!is_queued(item)) return;
+static void set_aside(struct mst_queue *queue, struct mst_queued *item) {
   take_item(queue, item);
   item->at = TAKEN;
   item->set->taken++;
+}
+
+void mst_queue_take(struct mst_queue *queue, struct mst_queued *item) {
+  if (!is_queued(item)) return;
+  set_aside(queue, item);
+  mst_turns_begin(&queue->turns, item);
+}
+
+void mst_queue_hold(struct mst_queue *queue, struct mst_queued *item) {
+  if (!is_queued(item)) return;
+  set_aside(queue, item);
+  mst_turns_leave(&queue->turns, item);
 }
 
 int mst_queue_put_back(struct mst_queue *queue, struct mst_queued *item) {
@@ -395,9 +416,9 @@ static struct mst_queued *first_pinned(struct mst_queue *queue,
       continue;
     }
     struct mst_queued *first = top->set->items[0];
-    if (first->serial == top->serial) return first;
-    top->serial = first->serial;
-    top->priority = first->priority;
+    if (first->serial == top->key.serial && first->turn == top->key.turn)
+      return first;
+    top->key = key_of(first);
     seen_down(queue, worker, 0);
   }
   return NULL;
@@ -454,6 +475,7 @@ static void take_all(struct mst_queue *queue, struct mst_set *set,
   while (set->item_count > 0) {
     struct mst_queued *item = set->items[0];
     take_item(queue, item);
+    mst_turns_leave(&queue->turns, item);
     leave(queue, item);
     visit(owner, item);
   }
@@ -504,6 +526,7 @@ void mst_queue_free(struct mst_queue *queue) {
   }
   for (uint32_t i = 0; i < queue->worker_count; i++)
     free(queue->workers[i].seen);
+  mst_turns_free(&queue->turns);
   free(queue->table);
   free(queue->workers);
   memset(queue, 0, sizeof *queue);
@@ -511,22 +534,14 @@ void mst_queue_free(struct mst_queue *queue) {
 
 // ---- for tests
 
-static int is_key_before(int32_t priority, uint64_t serial,
-                         int32_t other_priority, uint64_t other_serial) {
-  if (priority != other_priority) return priority > other_priority;
-  return serial < other_serial;
-}
-
 static const char *check_set(const struct mst_queue *queue,
                              const struct mst_set *set) {
   for (uint32_t i = 0; i < set->item_count; i++) {
     const struct mst_queued *item = set->items[i];
     const struct mst_queued *parent = set->items[i == 0 ? 0 : (i - 1) / 2];
     if (item->at != i || item->set != set) return "an item's place";
-    if (i > 0 && is_key_before(item->priority, item->serial, parent->priority,
-                               parent->serial)) {
-      return "a set's heap";
-    }
+    const struct mst_queue_key own = key_of(item), above = key_of(parent);
+    if (i > 0 && is_before(&own, &above)) return "a set's heap";
   }
   for (uint32_t k = 0; k < set->count; k++) {
     if (set->places[k] == NOWHERE) {
@@ -536,11 +551,10 @@ static const char *check_set(const struct mst_queue *queue,
     const struct mst_queue_seen *seen =
         &queue->workers[set->workers[k]].seen[set->places[k]];
     if (seen->set != set || seen->k != k) return "a set's place";
-    if (set->item_count > 0 &&
-        is_key_before(set->items[0]->priority, set->items[0]->serial,
-                      seen->priority, seen->serial)) {
+    if (set->item_count == 0) continue;
+    const struct mst_queue_key first = key_of(set->items[0]);
+    if (is_before(&first, &seen->key))
       return "a set comes earlier than a worker has seen";
-    }
   }
   return NULL;
 }
@@ -549,10 +563,7 @@ static const char *check_worker(const struct mst_queue_worker *worker) {
   for (uint32_t i = 1; i < worker->count; i++) {
     const struct mst_queue_seen *seen = &worker->seen[i];
     const struct mst_queue_seen *parent = &worker->seen[(i - 1) / 2];
-    if (is_key_before(seen->priority, seen->serial, parent->priority,
-                      parent->serial)) {
-      return "a worker's heap";
-    }
+    if (is_before(&seen->key, &parent->key)) return "a worker's heap";
   }
   return NULL;
 }
@@ -572,6 +583,7 @@ const char *mst_queue_check(const struct mst_queue *queue) {
   }
   for (uint32_t i = 0; what == NULL && i < queue->worker_count; i++)
     what = check_worker(&queue->workers[i]);
+  if (what == NULL) what = mst_turns_check(&queue->turns, queue->count);
   if (what != NULL) return what;
   if (count != queue->count) return "the count of items";
   return sets == queue->sets && empty == queue->empty ? NULL : "counts of sets";

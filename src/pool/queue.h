@@ -4,8 +4,8 @@
 // Problem: in a single list the first items may be for a busy worker, and a search for an idle one
 // passes over them: 300 tasks for worker 1 delay all behind them.
 //
-// Way chosen: a queue for each set of workers, a heap by priority and order of submission; and for
-// each worker a heap of its sets, by the first item of each. A key there may be outdated in one way
+// Way chosen: a queue for each set of workers, a heap by priority, turn (turns.h) and order of
+// submission; and for each worker a heap of its sets, by the first item of each. A key there may be outdated in one way
 // only: the first item has gone, so the set belongs further down. That is corrected when the set
 // reaches the top, at most once for each worker of the set and each former first item; the
 // submission of that item pays for it. Not chosen: exact heaps. Each item that is taken would
@@ -19,23 +19,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pool/turns.h"
+
 struct mst_set; // of workers
 
-// Embedded in the items. The caller sets the first three fields, which don't change while it waits.
+// Embedded in the items. The caller sets the first four fields, which don't change while it waits.
 struct mst_queued {
   uint64_t serial;  // order of submission, unique
   int32_t priority; // higher goes first
+  uint64_t group;   // items of one priority take turns by group
   void *owner;
+  uint64_t turn;       // see turns.h; 0: it has none yet
+  struct mst_turn *of; // its group's, if it is queued
   struct mst_set *set; // NULL: it is neither queued nor taken
   uint32_t at;         // its place in the set's heap, if it is queued
+};
+
+// What items are ordered by.
+struct mst_queue_key {
+  int32_t priority;
+  uint64_t turn, serial;
 };
 
 // A set as one worker sees it.
 struct mst_queue_seen {
   struct mst_set *set;
-  uint32_t k;       // the worker's place in the set
-  int32_t priority; // of the item that was first
-  uint64_t serial;
+  uint32_t k;               // the worker's place in the set
+  struct mst_queue_key key; // of the item that was first
 };
 
 struct mst_queue_worker {
@@ -48,7 +58,8 @@ struct mst_queue {
   struct mst_set *any;    // for any worker
   struct mst_set **table; // the others, a hash table by their workers
   uint32_t table_size;
-  uint32_t sets, empty;             // in the table; of these, without any item
+  uint32_t sets, empty; // in the table; of these, without any item
+  struct mst_turns turns;
   struct mst_queue_worker *workers; // by number
   uint32_t worker_count;
   uint32_t count; // items
@@ -63,10 +74,12 @@ uint32_t mst_queue_count(const struct mst_queue *queue);
 int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
                   const uint32_t *workers, uint32_t count);
 // mst_queue_remove removes an item; does nothing if it isn't queued. mst_queue_take does so until
-// mst_queue_put_back; the queue keeps its set, and must stay, until mst_queue_forget.
+// mst_queue_put_back, which puts it into its former place; the queue keeps its set, and must stay,
+// until mst_queue_forget. mst_queue_hold does so before its turn has come.
 void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item);
 void mst_queue_take(struct mst_queue *queue, struct mst_queued *item);
-// mst_queue_put_back: 0, or -MST_EMEM: then it is still taken.
+void mst_queue_hold(struct mst_queue *queue, struct mst_queued *item);
+// mst_queue_put_back: 0, or -MST_EMEM: then it is still taken, or held.
 int mst_queue_put_back(struct mst_queue *queue, struct mst_queued *item);
 // mst_queue_forget: an item won't be put back; does nothing if it isn't taken.
 void mst_queue_forget(struct mst_queued *item);

@@ -31,16 +31,18 @@ static int may_have(const struct item *item, uint32_t worker) {
   return 0;
 }
 
+static int goes_before(const struct mst_queued *a, const struct mst_queued *b) {
+  if (a->priority != b->priority) return a->priority > b->priority;
+  return a->turn != b->turn ? a->turn < b->turn : a->serial < b->serial;
+}
+
 static const struct item *first_by_looking(uint32_t worker) {
   const struct item *first = NULL;
   for (uint32_t i = 0; i < ITEMS; i++) {
     const struct item *item = &items[i];
     if (!item->in || !may_have(item, worker)) continue;
-    if (first == NULL || item->queued.priority > first->queued.priority ||
-        (item->queued.priority == first->queued.priority &&
-         item->queued.serial < first->queued.serial)) {
+    if (first == NULL || goes_before(&item->queued, &first->queued))
       first = item;
-    }
   }
   return first;
 }
@@ -58,6 +60,7 @@ static void put(uint64_t *random, struct item *item, uint64_t serial) {
   item->queued =
       (struct mst_queued){.serial = serial,
                           .priority = (int32_t)mst_random_below(random, 3),
+                          .group = mst_random_below(random, 5),
                           .owner = item};
   CHECK_INT(mst_queue_put(&queue, &item->queued, item->workers, item->count),
             0);
@@ -69,9 +72,13 @@ static void take_out(struct item *item) {
   item->in = 0;
 }
 
-// take_some takes an item for a while, or puts it back, or for good.
+// take_some takes or holds an item for a while, or puts it back, or for good.
 static void take_some(uint64_t *random, struct item *item) {
-  if (item->in) {
+  if (item->in && mst_random_below(random, 3) == 0) {
+    mst_queue_hold(&queue, &item->queued);
+    item->in = 0;
+    item->taken = 1;
+  } else if (item->in) {
     mst_queue_take(&queue, &item->queued);
     item->in = 0;
     item->taken = 1;

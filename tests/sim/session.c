@@ -53,8 +53,10 @@ static void call_sent(struct sim *sim, uint32_t worker) {
 }
 
 static void task_submitted(struct sim *sim, uint32_t worker) {
-  const struct mst_task_terms terms = {
-      .retries = -1, .priority = (int32_t)sim_below(&sim->rng, 3)};
+  const struct mst_task_terms terms = {.retries = -1,
+                                       .priority =
+                                           (int32_t)sim_below(&sim->rng, 3),
+                                       .group = sim_below(&sim->rng, 3)};
   uint32_t set[SIM_WORKERS_MAX];
   uint32_t count = 0;
   const int pinned = sim_chance(&sim->rng, 400);

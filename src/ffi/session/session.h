@@ -213,6 +213,7 @@ SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
 SEXP ffi_queue_full(SEXP nodes);
+SEXP ffi_group(SEXP name);
 SEXP ffi_task_question(SEXP task);
 SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
                      SEXP label);

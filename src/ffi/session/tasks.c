@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_hash.h"
 #include "ffi/session/session.h"
 #include "pool/result.h"
 
@@ -242,7 +243,17 @@ static struct mst_task_terms terms_of(SEXP limits) {
   terms.timeout_ns = ffi_ns(REAL(limits)[1]);
   if (Rf_xlength(limits) > 3) terms.priority = (int32_t)REAL(limits)[3];
   terms.alone = Rf_xlength(limits) > 4 && REAL(limits)[4] == 1;
+  if (Rf_xlength(limits) > 5) terms.group = (uint64_t)REAL(limits)[5];
   return terms;
+}
+
+// ffi_group gives a group's name (one string in UTF-8) as a number from 2^52 up: lower ones are
+// those of own_group() in R.
+SEXP ffi_group(SEXP name) {
+  const char *text = CHAR(STRING_ELT(name, 0));
+  const uint64_t below = UINT64_C(1) << 52;
+  const uint64_t hash = mst_hash(text, strlen(text)) & (below - 1);
+  return Rf_ScalarReal((double)(below + hash));
 }
 
 static void release_job(void *job) { mst_job_release(job); }
@@ -345,7 +356,7 @@ static int users_have_task(SEXP fun, SEXP args) {
 // last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; with a third number, 1, it and its value
 // may have any references; a fourth is its priority; a fifth, 1: no other worker may compute
-// meanwhile. label: its name, or NULL. The task's tag is the number of its context.
+// meanwhile; a sixth its group (0: none). label: its name, or NULL. The task's tag is the number of its context.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;
