@@ -87,6 +87,12 @@ check_string <- function(x, name, call = sys.call(-1)) {
   x
 }
 
+check_text <- function(text, name, call) {
+  text <- enc2utf8(check_string(text, name, call))
+  if (!validUTF8(text)) abort_input(name, "one string of valid characters", text, call)
+  text
+}
+
 check_strings <- function(x, name, call = sys.call(-1)) {
   if (is.null(x)) {
     return(character())

@@ -215,12 +215,6 @@ task_options <- paste0(
   ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "group", "label", "wait")
 )
 
-check_text <- function(text, name, call) {
-  text <- enc2utf8(check_string(text, name, call))
-  if (!validUTF8(text)) abort_input(name, "one string of valid characters", text, call)
-  text
-}
-
 # As ffi_task_submit takes them.
 task_limits <- function(retries, timeout, priority, group, call) {
   c(

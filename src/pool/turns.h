@@ -9,8 +9,8 @@
 // Not chosen: a queue for each group in each set of workers, and a ring of them: each worker would
 // have to know each group.
 //
-// An item that is removed leaves its turn unused, unless it is the last of its group: what is queued
-// behind it goes no later than it would have gone, but no earlier either.
+// An item that is removed leaves its turn unused, unless it is the last of its group: what is
+// queued behind it goes no later than it would have gone, but no earlier either.
 //
 // Cost: O(1), amortised. Only mst_turns_join allocates.
 #ifndef MST_POOL_TURNS_H
