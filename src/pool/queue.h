@@ -5,11 +5,11 @@
 // passes over them: 300 tasks for worker 1 delay all behind them.
 //
 // Way chosen: a queue for each set of workers, a heap by priority, turn (turns.h) and order of
-// submission; and for each worker a heap of its sets, by the first item of each. A key there may be outdated in one way
-// only: the first item has gone, so the set belongs further down. That is corrected when the set
-// reaches the top, at most once for each worker of the set and each former first item; the
-// submission of that item pays for it. Not chosen: exact heaps. Each item that is taken would
-// change the heaps of all workers of its set.
+// submission; and for each worker a heap of its sets, by the first item of each. A key there may be
+// outdated in one way only: the first item has gone, so the set belongs further down. That is
+// corrected when the set reaches the top, at most once for each worker of the set and each former
+// first item; the submission of that item pays for it. Not chosen: exact heaps. Each item that is
+// taken would change the heaps of all workers of its set.
 //
 // Cost: put O(log items + workers in the set), first O(log sets) and remove O(log items), both
 // amortised.
