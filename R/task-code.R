@@ -25,7 +25,8 @@
 #'   default cluster. For `with_cluster()`, also what [cluster_start()] takes for one, such as a
 #'   number of workers: then the cluster is started, and stopped when the code ends, however that
 #'   ends.
-#' @param .seed,.retries,.error_retries,.timeout,.priority,.group,.label,.wait As for [task_submit()].
+#' @param .seed,.retries,.error_retries,.timeout,.priority,.group,.label,.wait As for
+#'   [task_submit()].
 #' @param ... Further arguments of [cluster_start()], for a cluster that is started.
 #' @returns `task()`: a task, as [task_submit()] gives it. `with_cluster()`: the code's value. A
 #'   task that isn't over then is lost if its cluster was started for the code: ask for its value

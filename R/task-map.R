@@ -25,9 +25,9 @@
 #'   [cluster_map()]. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's `timeout`.
 #' @param .priority,.label As for [task_submit()].
-#' @param .group Whose map it is, as for [task_submit()]. By default, each map is a group of its own,
-#'   so that it takes turns with tasks and with other maps: a task that you submit later waits for
-#'   at most two of its pieces in each worker.
+#' @param .group Whose map it is, as for [task_submit()]. By default, each map is a group of its
+#'   own, so that it takes turns with tasks and with other maps: a task that you submit later waits
+#'   for at most two of its pieces in each worker.
 #' @returns An object of the classes `"muster_map"` and `"muster_task"`, which can be used in this
 #'   session only. Its value is that of [cluster_map()], with the same random numbers for the same
 #'   `.seed`.
@@ -109,7 +109,12 @@ is_map <- function(task) is.environment(task) && inherits(task, "muster_map")
 # Takes the results that have come, and hands out what is to be handed out. Handlers of warnings may
 # jump out of here: then the map is over. They may also ask for the map, or wait in an event loop
 # for what it becomes: it isn't stepped twice, and when it was asked for, event loops look again.
-step_map <- function(map) {
+#
+# An interrupt leaves the map alone: it waits until the step is over, or is heard by the user's
+# functions for results.
+step_map <- function(map) suspendInterrupts(take_step(map))
+
+take_step <- function(map) {
   if (map$stepping) {
     map$asked <- TRUE
     return(invisible())
@@ -127,26 +132,23 @@ step_map <- function(map) {
     if ((map$left == 0L && is.null(map$news)) || !is.null(error)) end_map(map, error)
     if (map$asked) listen_on()
   })
-  # An interrupt leaves the map alone. In the middle it would lose a piece's results, so it waits.
-  withCallingHandlers(
+  failures <- map_take(map, 0)
+  error <- tryCatch(
     {
-      suspendInterrupts({
-        failures <- map_take(map, 0)
-        error <- tryCatch(
-          {
-            if (length(failures)) first_failure(failures)$raise()
-            map_submit(map)
-            NULL
-          },
-          error = identity
-        )
-      })
-      # An error of the user's functions for results is the map's.
-      if (is.null(error)) error <- tryCatch({heed_news(map); NULL}, error = identity)
-      whole <- TRUE
+      if (length(failures)) first_failure(failures)$raise()
+      map_submit(map)
+      NULL
     },
-    interrupt = function(interrupt) interrupted <<- TRUE
+    error = identity
   )
+  # An error of the user's functions for results is the map's.
+  if (is.null(error) && !is.null(map$news)) {
+    withCallingHandlers(
+      error <- tryCatch({allowInterrupts(heed_news(map)); NULL}, error = identity),
+      interrupt = function(interrupt) interrupted <<- TRUE
+    )
+  }
+  whole <- TRUE
 }
 
 # Is it over, or would a step take something? Runs no code of the user's.

@@ -6,10 +6,11 @@
 #' that you no longer need.
 #'
 #' Tasks wait in a queue of the cluster, first in, first out, unless they have a `.priority` or a
-#' `.group`. Each worker holds the task that it evaluates and one more, which it starts next without asking. While
-#' your session computes, a second thread serves the queue: it takes over when muster hasn't been
-#' called for 2 to 4 ms, and ends with the last cluster. Results are kept serialized until you ask
-#' for them. A task that nothing refers to any more is evaluated anyway, and its value dropped.
+#' `.group`. Each worker holds the task that it evaluates and one more, which it starts next without
+#' asking. While your session computes, a second thread serves the queue: it takes over when muster
+#' hasn't been called for 2 to 4 ms, and ends with the last cluster. Results are kept serialized
+#' until you ask for them. A task that nothing refers to any more is evaluated anyway, and its value
+#' dropped.
 #'
 #' For lost workers and tasks that take too long, see Healing in [cluster_start()].
 #'
@@ -211,9 +212,9 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   task
 }
 
-task_options <- paste0(
-  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "group", "label", "wait")
-)
+task_options <- paste0(".", c(
+  "args", "seed", "retries", "error_retries", "timeout", "priority", "group", "label", "wait"
+))
 
 # As ffi_task_submit takes them.
 task_limits <- function(retries, timeout, priority, group, call) {

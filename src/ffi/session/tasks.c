@@ -356,7 +356,8 @@ static int users_have_task(SEXP fun, SEXP args) {
 // last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; with a third number, 1, it and its value
 // may have any references; a fourth is its priority; a fifth, 1: no other worker may compute
-// meanwhile; a sixth its group (0: none). label: its name, or NULL. The task's tag is the number of its context.
+// meanwhile; a sixth its group (0: none). label: its name, or NULL. The task's tag is the number of
+// its context.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;
