@@ -9,7 +9,8 @@
 #' @param cl A cluster from [cluster_start()]. Of some of its nodes, the tasks of the whole cluster.
 #' @returns A data frame of class `"muster_tasks"`, which prints times in suitable units, with a row
 #'   for each task, in the order of submission:
-#'   * `id`: its number in the session, which `print()` shows, too; of a map, that of its first piece
+#'   * `id`: its number in the session, which `print()` shows, too; of a map, that of its first
+#'     piece
 #'   * `label`: its `.label`, or `NA`
 #'   * `state`: `"running"`, in a worker; `"next"`, in a worker that evaluates another; `"queued"`,
 #'     for a worker; `"waiting"`, for tasks that it needs. A map is `"running"` once a piece is

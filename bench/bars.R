@@ -207,6 +207,59 @@ silent_scanned <- function(port) {
   attr(found, "elapsed_s")
 }
 
+# ---- users of one app
+
+# 50 clients of an app click at random, ten times a second together: a click is a task of 10 ms.
+# With `long`, each tenth click also starts one of 5 s. Gives how long clicks took, as the event
+# loop tells, that came while a worker was idle.
+clicks_took <- function(cl, long, clicks = 200L) {
+  set.seed(1)
+  client <- as.character(sample(50L, clicks, TRUE))
+  at <- cumsum(stats::rexp(clicks, 10))
+  took <- rep(NA_real_, clicks)
+  slow <- list()
+  began <- now()
+  click <- function(i) {
+    busy <- sum(!task_done(slow))
+    if (long && i %% 10L == 0L) {
+      slow[[length(slow) + 1L]] <<- task_submit(cl, Sys.sleep, 5, .group = client[i])
+    }
+    asked <- now()
+    promises::then(task_submit(cl, Sys.sleep, 0.01, .group = client[i]), function(value) {
+      took[i] <<- if (busy < length(cl) - 1L) now() - asked else 0
+    })
+  }
+  lapply(seq_along(at), function(i) later::later(function() click(i), at[i]))
+  while (anyNA(took)) later::run_now(1)
+  task_cancel(slow)
+  took[took > 0]
+}
+now <- function() as.numeric(Sys.time())
+
+# The 99th percentile with long tasks, as a multiple of that without.
+clicks_ratio <- function() {
+  with_cluster(function(cl) {
+    late <- function(long) stats::quantile(clicks_took(cl, long), 0.99, names = FALSE)
+    late(FALSE)
+    alone <- late(FALSE)
+    late(TRUE) / alone
+  }, 8)
+}
+
+# A task that comes after a map of 5 s, and one of another user after twenty of one.
+turn_taken <- function() {
+  with_cluster(function(cl) {
+    quick <- function(...) seconds(task_value(task_submit(cl, Sys.sleep, 0.1, ...)))
+    map <- task_map(cl, 1:104, function(i) Sys.sleep(0.1))
+    after_map <- quick()
+    task_cancel(map)
+    many <- lapply(1:20, function(i) task_submit(cl, Sys.sleep, 0.1))
+    after_many <- quick(.group = "b")
+    task_cancel(many)
+    max(after_map, after_many)
+  }, 2)
+}
+
 # ---- the bars: list(what, most, measure), in seconds but for the ratio
 
 bars <- list(
@@ -220,6 +273,10 @@ bars <- list(
     with_cluster(function(cl) median_of(5L, function() back_alive(cl)), 2)
   }),
   silent = list("a worker that stands still is found, with heartbeat = 1", 2, silent_found),
+  clicks = list("50 clients click beside tasks of 5 s (ratio of 99th percentiles)", 3, function() {
+    clicks_ratio()
+  }),
+  turn = list("0.1 s after a map of 5 s, and after 20 tasks of another", 0.5, turn_taken),
   gone = list("a killed session's workers are gone, which compute", 1, function() {
     median_of(5L, session_gone)
   }),
