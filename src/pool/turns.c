@@ -82,6 +82,7 @@ static struct mst_turn *record_of(struct mst_turns *turns, int32_t priority,
 // of its groups has one.
 static void drop_empty(struct mst_turns *turns) {
   if (turns->empty <= EMPTY_MAX || turns->empty <= turns->count / 2) return;
+  turns->last = NULL;
   for (uint32_t i = 0; i < turns->size; i++) {
     for (struct mst_turn **at = &turns->table[i]; *at != NULL;) {
       struct mst_turn *one = *at;
@@ -108,12 +109,24 @@ static void drop_item(struct mst_turns *turns, struct mst_turn *one) {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-int mst_turns_join(struct mst_turns *turns, struct mst_queued *item) {
+// group_of gives the record of an item's group. NULL if memory is short.
+static struct mst_turn *group_of(struct mst_turns *turns,
+                                 const struct mst_queued *item) {
+  struct mst_turn *last = turns->last;
+  if (last != NULL && last->priority == item->priority &&
+      last->group == item->group)
+    return last;
   struct mst_turn *level = record_of(turns, item->priority, 0, NULL);
-  struct mst_turn *group =
-      level == NULL ? NULL
-                    : record_of(turns, item->priority, item->group, level);
+  if (level == NULL) return NULL;
+  last = record_of(turns, item->priority, item->group, level);
+  if (last != NULL) turns->last = last;
+  return last;
+}
+
+int mst_turns_join(struct mst_turns *turns, struct mst_queued *item) {
+  struct mst_turn *group = group_of(turns, item);
   if (group == NULL) return -MST_EMEM;
+  struct mst_turn *level = group->level;
   if (group->count == 0) group->turn = level->turn;
   const uint64_t next = later(group->turn, level->turn) + 1;
   if (item->turn == 0) item->turn = next;

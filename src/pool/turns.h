@@ -25,7 +25,8 @@ struct mst_turn; // of a group, or of a priority
 struct mst_turns {
   struct mst_turn **table; // a hash table
   uint32_t size, count;
-  uint32_t empty; // of those, without queued items
+  uint32_t empty;        // of those, without queued items
+  struct mst_turn *last; // the group that something joined last, or NULL
 };
 
 // mst_turns_join sets `turn` of an item that is being queued, by its priority and group; one that
