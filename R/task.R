@@ -7,10 +7,11 @@
 #'
 #' Tasks wait in a queue of the cluster, first in, first out, unless they have a `.priority` or a
 #' `.group`. Each worker holds the task that it evaluates and one more, which it starts next without
-#' asking. While your session computes, a second thread serves the queue: it takes over when muster
-#' hasn't been called for 2 to 4 ms, and ends with the last cluster. Results are kept serialized
-#' until you ask for them. A task that nothing refers to any more is evaluated anyway, and its value
-#' dropped.
+#' asking. That one goes back into the queue when the first has run for 0.2 s, or when another
+#' worker is idle and may take it. While your session computes, a second thread serves the queue: it
+#' takes over when muster hasn't been called for 2 to 4 ms, and ends with the last cluster. Results
+#' are kept serialized until you ask for them. A task that nothing refers to any more is evaluated
+#' anyway, and its value dropped.
 #'
 #' For lost workers and tasks that take too long, see Healing in [cluster_start()].
 #'

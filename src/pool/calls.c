@@ -364,11 +364,12 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
   if (calls->tally.ready != NULL) {
     // What waited for this answer goes to the same worker first, and then to all.
     calls->dispatch.turn = slot->mailbox.worker;
-    calls->to_dispatch = 1;
+    mst_calls_look_for_work(calls);
     return;
   }
   const struct mst_takers takers = mst_calls_takers(calls);
   mst_dispatch_to(&calls->dispatch, &takers, slot->mailbox.worker, &calls->due);
+  mst_calls_sent_ahead(calls, slot);
   if (slot->mailbox.count == 0) calls->to_withdraw = 1;
 }
 

@@ -45,6 +45,8 @@
 #define MST_CANCEL_FINISH_NS (300 * MST_NS_PER_S)
 // A task may wait behind a call for this long while another worker is idle.
 #define MST_WITHDRAW_NS MST_NS_PER_MS
+// And for this long while none is: a call that has run for 0.2 s feels no round trip when it ends.
+#define MST_AHEAD_NS (200 * MST_NS_PER_MS)
 
 struct mst_calls {
   struct mst_pool pool;
@@ -75,8 +77,8 @@ struct mst_calls {
   uint8_t no_checkpoints; // workers never make one
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may be waiting for workers that have room
-  uint8_t to_withdraw; // a worker may be idle while a task waits behind another
-  int64_t withdraw_ns; // when to look at that again; INT64_MAX: not planned
+  uint8_t to_withdraw;    // look for tasks that wait behind a call for too long
+  int64_t withdraw_ns;    // when to look at that again; INT64_MAX: not planned
   // Some slot was told to interrupt a call, and hasn't answered.
   uint8_t interrupts;
 };

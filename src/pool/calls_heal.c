@@ -87,7 +87,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
                              calls->now_ns);
   }
   mst_calls_sweep(calls);
-  calls->to_dispatch = 1;
+  mst_calls_look_for_work(calls);
   // Keep the checkpoint if the system only lacked a resource: the worker may be revived from it.
   if ((slot->journal.checkpoint || slot->journal.asking) &&
       (slot->sys_errno == 0 || slot->journal.incomplete)) {
@@ -133,7 +133,7 @@ static void set_alone(struct mst_calls *calls, struct mst_slot *slot,
   slot->alone = (uint8_t)alone;
   calls->alone += (uint32_t)(slot->alone >= MST_ALONE_LATER);
   calls->quiet += (uint32_t)(slot->alone >= MST_ALONE_WAITS);
-  if (held && calls->quiet == 0) calls->to_dispatch = 1;
+  if (held && calls->quiet == 0) mst_calls_look_for_work(calls);
 }
 
 static void restart(struct mst_calls *calls, struct mst_slot *slot,
@@ -357,7 +357,7 @@ void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   mst_heal_back(&slot->heal, calls->now_ns); // signs of life count from now on
   slot->mailbox.next_sent = slot->mailbox.first;
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
-  calls->to_dispatch = 1;
+  mst_calls_look_for_work(calls);
 }
 
 int mst_slot_run_alone(struct mst_calls *calls, struct mst_slot *slot) {

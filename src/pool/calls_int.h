@@ -22,6 +22,10 @@ void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
 int mst_calls_is_usable(const struct mst_calls *calls,
                         const struct mst_slot *slot);
 struct mst_takers mst_calls_takers(struct mst_calls *calls);
+// mst_calls_look_for_work: some worker may have room for tasks that wait, or be idle.
+static inline void mst_calls_look_for_work(struct mst_calls *calls) {
+  calls->to_dispatch = calls->to_withdraw = 1;
+}
 // mst_calls_sweep ends the tasks that no worker will ever take.
 void mst_calls_sweep(struct mst_calls *calls);
 // mst_calls_go_on queues the tasks that are ready (result.h), or ends them.
@@ -87,9 +91,12 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
 // mst_calls_leaves_idle tells whether a task waits behind a call while another worker is idle, and
 // nobody will look at that. For mst_calls_check.
 int mst_calls_leaves_idle(const struct mst_calls *calls);
-// mst_calls_withdraw looks for tasks that wait behind a call while another worker is idle, and has
-// their workers asked for them (WITHDRAW). O(workers), if there is reason to look.
+// mst_calls_withdraw looks for tasks that wait behind a call while another worker is idle, or have
+// waited for MST_AHEAD_NS, and has their workers asked for them (WITHDRAW). O(workers), if there is
+// reason to look.
 void mst_calls_withdraw(struct mst_calls *calls);
+// mst_calls_sent_ahead: this worker was given a task, which may wait behind a call.
+void mst_calls_sent_ahead(struct mst_calls *calls, const struct mst_slot *slot);
 
 // ---- calls.c
 

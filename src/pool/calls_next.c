@@ -238,7 +238,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   case MST_DO_STARTED:
     begin(calls);
     calls->started = 1;
-    calls->to_dispatch = 1;
+    mst_calls_look_for_work(calls);
     return give(action, MST_CALLS_STARTED, 0);
   case MST_DO_START_FAILED:
     return give(action, MST_CALLS_START_FAILED, 0);
@@ -269,8 +269,8 @@ static void dispatch(struct mst_calls *calls) {
   if (!calls->to_dispatch) return;
   calls->to_dispatch = 0;
   const struct mst_takers takers = mst_calls_takers(calls);
-  mst_dispatch_all(&calls->dispatch, &takers, &calls->due);
-  calls->to_withdraw = 1;
+  if (mst_dispatch_all(&calls->dispatch, &takers, &calls->due))
+    calls->to_withdraw = 1;
 }
 
 int mst_calls_next_action(struct mst_calls *calls,

@@ -33,6 +33,11 @@ static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
   const struct mst_calls *calls = owner;
   struct mst_slot *slot = calls->slots[worker];
   if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
+  // Nothing is sent ahead to wait behind a call that has run for long.
+  const struct mst_call *first = slot->mailbox.first;
+  if (first != NULL && first->sent &&
+      calls->now_ns - slot->head_ns >= MST_AHEAD_NS)
+    slot->mailbox.slow = first->id;
   return &slot->mailbox;
 }
 
@@ -103,6 +108,6 @@ void mst_slot_hand_back(struct mst_calls *calls, struct mst_slot *slot) {
     if (mst_dispatch_return(&calls->dispatch, call) != 0) continue;
     mst_calls_effects(calls, slot, mst_mailbox_withdraw(mailbox, call));
     if (awaited) mst_dispatch_await(&calls->dispatch, call);
-    calls->to_dispatch = 1;
+    mst_calls_look_for_work(calls);
   }
 }

@@ -1,5 +1,7 @@
-// Work finds an idle worker: tasks that were sent ahead go back to the queue while they wait behind
-// a call and another worker is idle. The contract is in calls.h.
+// Work finds an idle worker: a task that was sent ahead goes back to the queue while it waits
+// behind a call, at once if another worker is idle, else when the call has run for so long that a
+// round trip costs nothing beside it: so it keeps its place in the queue. The contract is in
+// calls.h.
 //
 // A worker is asked on its control channel, which its watch serves while R computes. It answers
 // only if the task hasn't begun, and then passes it over. So a task is never evaluated twice, and
@@ -20,18 +22,22 @@ static uint32_t count_idle(const struct mst_calls *calls) {
   return n;
 }
 
-// waiting_task gives the task that waits in a worker behind a call, sent or not, and could go to an
-// idle one, or NULL.
+// waiting_task gives the task that waits in a worker behind a call, sent or not, if its worker may
+// be asked for it, or NULL.
 static struct mst_call *waiting_task(const struct mst_calls *calls,
                                      const struct mst_slot *slot) {
   struct mst_call *task = slot->mailbox.last;
   if (slot->mailbox.count < 2 || !task->is_task) return NULL;
   if (task->cancelled || task->withdraws) return NULL;
   if (!mst_calls_is_up(calls, slot)) return NULL;
-  if (!mst_queue_is_usable(&task->queued, calls->pool.count, is_idle,
-                           (void *)(uintptr_t)calls))
-    return NULL;
   return task;
+}
+
+// suits_idle tells whether a worker that is idle may take the task.
+static int suits_idle(const struct mst_calls *calls,
+                      const struct mst_call *task) {
+  return mst_queue_is_usable(&task->queued, calls->pool.count, is_idle,
+                             (void *)(uintptr_t)calls);
 }
 
 int mst_calls_leaves_idle(const struct mst_calls *calls) {
@@ -41,7 +47,8 @@ int mst_calls_leaves_idle(const struct mst_calls *calls) {
   if (calls->pool.action_count > 0) return 0; // they may make a worker idle
   if (calls->pool.phase != MST_POOL_RUNNING) return 0;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    if (waiting_task(calls, calls->slots[i]) != NULL) return 1;
+    const struct mst_call *task = waiting_task(calls, calls->slots[i]);
+    if (task != NULL && suits_idle(calls, task)) return 1;
   }
   return 0;
 }
@@ -58,27 +65,38 @@ static void ask_for(struct mst_calls *calls, struct mst_slot *slot,
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_WITHDRAW);
 }
 
+void mst_calls_sent_ahead(struct mst_calls *calls,
+                          const struct mst_slot *slot) {
+  if (slot->mailbox.count > 1) look_again(calls, calls->now_ns + MST_AHEAD_NS);
+}
+
+// look_at has a worker asked for the task that waits there if it is time, or plans when to look at
+// it again. 1 if the task is asked for on behalf of an idle worker.
+static int look_at(struct mst_calls *calls, struct mst_slot *slot,
+                   uint32_t idle) {
+  struct mst_call *task = waiting_task(calls, slot);
+  if (task == NULL) return 0;
+  const int for_idle = idle > 0 && suits_idle(calls, task);
+  const int64_t began_ns = task->sent ? slot->head_ns : calls->now_ns;
+  const int64_t due_ns = began_ns + (for_idle ? MST_WITHDRAW_NS : MST_AHEAD_NS);
+  if (calls->now_ns < due_ns) {
+    look_again(calls, due_ns);
+    return 0;
+  }
+  ask_for(calls, slot, task);
+  // The worker may not agree: then the idle one waits for another's task.
+  if (for_idle) look_again(calls, calls->now_ns + MST_WITHDRAW_NS);
+  return for_idle;
+}
+
 void mst_calls_withdraw(struct mst_calls *calls) {
   if (!calls->to_withdraw) return;
   calls->to_withdraw = 0;
   calls->withdraw_ns = NEVER;
   if (calls->quiet > 0 || calls->pool.phase != MST_POOL_RUNNING) return;
   uint32_t idle = count_idle(calls);
-  for (uint32_t i = 0; i < calls->pool.count && idle > 0; i++) {
-    struct mst_slot *slot = calls->slots[i];
-    struct mst_call *task = waiting_task(calls, slot);
-    if (task == NULL) continue;
-    const int64_t began_ns = task->sent ? slot->head_ns : calls->now_ns;
-    const int64_t due_ns = began_ns + MST_WITHDRAW_NS;
-    if (calls->now_ns < due_ns) {
-      look_again(calls, due_ns);
-      continue;
-    }
-    ask_for(calls, slot, task);
-    // The worker may not agree: then the idle one waits for another's task.
-    look_again(calls, calls->now_ns + MST_WITHDRAW_NS);
-    idle--;
-  }
+  for (uint32_t i = 0; i < calls->pool.count; i++)
+    idle -= (uint32_t)look_at(calls, calls->slots[i], idle);
 }
 
 static struct mst_call *find(const struct mst_slot *slot, uint64_t id) {
@@ -115,7 +133,7 @@ void mst_calls_withdrawn(struct mst_calls *calls, uint32_t worker,
   mst_calls_tell_pool(calls, MST_EV_WITHDRAWN, worker);
   mst_slot_look_alone(calls, slot);
   mst_calls_sweep(calls);
-  calls->to_dispatch = 1;
+  mst_calls_look_for_work(calls);
 }
 
 void mst_calls_reached(struct mst_calls *calls, uint32_t worker, uint64_t call,

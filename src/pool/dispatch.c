@@ -76,16 +76,19 @@ void mst_dispatch_to(struct mst_dispatch *dispatch,
   }
 }
 
-void mst_dispatch_all(struct mst_dispatch *dispatch,
-                      const struct mst_takers *takers, struct mst_due *due) {
+int mst_dispatch_all(struct mst_dispatch *dispatch,
+                     const struct mst_takers *takers, struct mst_due *due) {
   const uint32_t n = takers->count;
+  int ahead = 0;
   for (uint32_t depth = 1; depth <= MST_TASK_DEPTH; depth++) {
     const uint32_t turn = dispatch->turn;
     for (uint32_t k = 0; k < n; k++) {
-      if (mst_queue_count(&dispatch->queue) == 0) return;
-      (void)give_one(dispatch, takers, (turn + k) % n, depth, due);
+      if (mst_queue_count(&dispatch->queue) == 0) return ahead;
+      if (give_one(dispatch, takers, (turn + k) % n, depth, due) && depth > 1)
+        ahead = 1;
     }
   }
+  return ahead;
 }
 
 // ---- to nobody

@@ -3,7 +3,8 @@
 // A worker is given a task when it has fewer than MST_TASK_DEPTH calls: one to evaluate, and one to
 // start when that is done. A verb's calls and cancelled calls count too, since it must evaluate
 // them first. The second task goes back to the queue if it hasn't begun when another worker that
-// may take it is idle (calls_withdraw.c); its worker gets no other until the first is answered.
+// may take it is idle, or when the first has run for long (calls_withdraw.c). Then its worker gets
+// no other until the first is answered.
 //
 // The caller says which workers take calls (struct mst_takers). Only the thread that has the
 // session may use this. Nothing blocks; only mst_dispatch_put allocates.
@@ -59,12 +60,13 @@ void mst_dispatch_strand(struct mst_dispatch *dispatch, struct mst_call *task,
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 
 // mst_dispatch_to fills one worker up to MST_TASK_DEPTH; mst_dispatch_all all of them, each with
-// one task before any gets a second. Mailboxes that got a task become due for MST_TODO_CALLS.
+// one task before any gets a second, and returns whether any did. Mailboxes that got a task become
+// due for MST_TODO_CALLS.
 void mst_dispatch_to(struct mst_dispatch *dispatch,
                      const struct mst_takers *takers, uint32_t worker,
                      struct mst_due *due);
-void mst_dispatch_all(struct mst_dispatch *dispatch,
-                      const struct mst_takers *takers, struct mst_due *due);
+int mst_dispatch_all(struct mst_dispatch *dispatch,
+                     const struct mst_takers *takers, struct mst_due *due);
 
 // mst_dispatch_sweep ends the tasks that no worker will ever take: they are LOST and stranded.
 // mst_dispatch_end ends all: they are LOST.

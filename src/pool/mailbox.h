@@ -37,8 +37,7 @@ struct mst_mailbox {
   struct mst_call *sending;   // EXEC was given, and isn't sent yet
   uint32_t count;             // of unanswered calls
   uint64_t withdraw; // the task that the worker was last asked not to begin
-  uint64_t
-      slow; // the call that it waits behind: nothing else is sent ahead to wait there
+  uint64_t slow;     // the call behind which nothing is sent ahead
   struct mst_call *answers; // of verbs, not taken yet, oldest first
   struct mst_call *last_answer;
   uint32_t unread;    // verbs' calls whose answers are wanted and not taken

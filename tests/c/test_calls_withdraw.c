@@ -71,7 +71,8 @@ TEST("Nothing else is sent to wait where a task was asked for") {
   finish();
 }
 
-TEST("A task that only its worker may take isn't asked for") {
+TEST("A task that only its worker may take isn't asked for on behalf of "
+     "others") {
   run_calls(2);
   (void)submit_to(0);
   (void)submit_to(0);
@@ -80,8 +81,63 @@ TEST("A task that only its worker may take isn't asked for") {
   tick(MST_WITHDRAW_NS);
   answer(1, 1);
   EXPECT("");
-  CHECK_INT(mst_calls_wake_ns(&calls), INT64_MAX);
+  CHECK_INT(mst_calls_wake_ns(&calls), MST_NS_PER_S + MST_AHEAD_NS);
   answer(0, 1);
+  answer(0, 2);
+  finish();
+}
+
+// gone_back: the task behind the long one of the only worker is in the queue again.
+static void gone_back(void) {
+  run_calls(1);
+  (void)submit();
+  (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  tick(MST_AHEAD_NS - 1);
+  EXPECT("");
+  tick(1);
+  EXPECT("WITHDRAW 0 #2"); // its id is used up
+  withdrawn(0, 2);
+  CHECK_INT(tasks[1]->state, MST_CALL_QUEUED);
+  EXPECT("");
+}
+
+TEST("A task behind a call that has run for long goes back to the queue, "
+     "idle worker or not") {
+  gone_back();
+  CHECK_INT(mst_calls_wake_ns(&calls), INT64_MAX);
+  (void)submit();
+  (void)submit_with((struct mst_task_terms){.retries = -1, .priority = 1}, NULL,
+                    0);
+  EXPECT(""); // neither waits there now
+  answer(0, 1);
+  EXPECT("EXEC 0 #3, EXEC 0 #4");
+  CHECK_INT(tasks[3]->state, MST_CALL_GIVEN); // the urgent one
+  CHECK_INT(tasks[1]->state, MST_CALL_GIVEN); // in its old place
+  CHECK_INT(tasks[2]->state, MST_CALL_QUEUED);
+  CHECK_INT(mst_calls_wake_ns(&calls), now_ns + MST_AHEAD_NS);
+  answer(0, 3);
+  EXPECT("EXEC 0 #5");
+  answer(0, 4);
+  answer(0, 5);
+  finish();
+}
+
+TEST("Nothing is sent ahead behind a call that has run for long") {
+  run_calls(2);
+  (void)submit_to(0);
+  EXPECT("EXEC 0 #1");
+  tick(MST_AHEAD_NS);
+  (void)submit_to(0);
+  EXPECT("");
+  ask(1);
+  EXPECT("EXEC 1 #1");
+  (void)submit_to(1); // that one has just begun
+  EXPECT("EXEC 1 #2");
+  told(1, 1, 0);
+  answer(1, 2);
+  answer(0, 1);
+  EXPECT("EXEC 0 #2");
   answer(0, 2);
   finish();
 }

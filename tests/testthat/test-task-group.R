@@ -58,6 +58,23 @@ test_cluster("A map with a priority goes before what waits", {
   expect_identical(order, rep(c("map", "task"), each = 5))
 })
 
+test_cluster("A more urgent task goes before one that waits behind a long call", {
+  limit_time(60)
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  note <- remote(function(name, folder) {
+    cat(name, "\n", sep = "", file = file.path(folder, "order"), append = TRUE)
+  })
+  hold <- remote(function(gate) while (!file.exists(gate)) Sys.sleep(0.01)) # tidy: until opened
+  long <- task_submit(cl, hold, file.path(folder, "gate"))
+  behind <- task_submit(cl, note, "behind", folder)
+  wait_until(grepl("queued", format(behind)))
+  urgent <- task_submit(cl, note, "urgent", folder, .priority = 1L)
+  file.create(file.path(folder, "gate"))
+  task_wait(list(long, behind, urgent))
+  expect_identical(readLines(file.path(folder, "order")), c("urgent", "behind"))
+})
+
 test_cluster("A map is a row of cluster_tasks(), and is cancelled by its label", {
   limit_time(60)
   cl <- local_cluster(1)
