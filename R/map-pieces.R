@@ -278,7 +278,7 @@ piece_count <- function(piece) piece$last - piece$first + 1L
 
 # ---- Words
 
-# How to speak of elements: cluster_map() as here, foreach's loops as in foreach.R.
+# How to speak of elements: cluster_map() as here, foreach's loops as in parallel-foreach.R.
 map_words <- list(
   one = function(map, i) {
     name <- map$names[i]

@@ -163,7 +163,7 @@ check_columns <- function(x, call) {
 start_stage <- function(...) run_stage(...)$handle
 
 # list(handle, stage, answers), answers as those of shuffle_run(). Time differences have the same
-# units in all parts, see frame-units.R.
+# units in all parts, see partition-units.R.
 run_stage <- function(cl, count, steps, near, far, call, ...) {
   ran <- run_one_stage(cl, count, steps, near, far, call, ...)
   mixed <- mixed_units(lapply(ran$answers, `[[`, "units"))

@@ -1,4 +1,4 @@
-# In workers: dplyr's verbs. adapt-dplyr.R has the session's side.
+# In workers: dplyr's verbs. dplyr-verbs.R has the session's side.
 
 # Columns that are made or removed, one after the other. exprs: list(name, code), see row_codes();
 # model: see row_stage().

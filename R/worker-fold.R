@@ -1,8 +1,8 @@
 # Aggregates of groups, in workers: partial results of each part's rows, before rows travel, and
 # totals afterwards. See docs/SHUFFLE.md, Partial results.
 #
-# plan: what summarise-plan.R makes of the user's expressions.
-#   codes: what aggregates are of, see fold-rows.R.
+# plan: what partition-summarise-plan.R makes of the user's expressions.
+#   codes: what aggregates are of, see partition-rows-code.R.
 #   folds: list(kind, code, na_rm), the partial results: each has columns of its own.
 #   aggregates: list(how, code, na_rm, folds, results): of which folds a value is made.
 #   results: list(name, code), code with a symbol for each aggregate ("a1") and for each result
@@ -193,8 +193,8 @@ part_fold <- function(state, step, from) {
 fold_few <- 2^13
 fold_kept <- 2^18
 
-# Several parts of a worker at once, see summarise-direct.R. spec: list(keys (of parts, a row each:
-# stage, task, attempt; tasks in order), by, plan, settings, most, chunk (rows)). Returns
+# Several parts of a worker at once, see partition-summarise-direct.R. spec: list(keys (of parts, a
+# row each: stage, task, attempt; tasks in order), by, plan, settings, most, chunk (rows)). Returns
 # list(parts, at, kind), or NULL if this worker hasn't all of them in memory, their columns differ,
 # a chunk has more than `most` groups or R raises an error: then parts are folded one by one, which
 # will say so.

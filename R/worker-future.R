@@ -1,4 +1,4 @@
-# Futures in a worker, see future.R.
+# Futures in a worker, see parallel-future.R.
 
 # Evaluates a future. What it leaves in the global environment is taken back, and nothing of it is
 # kept for a worker that takes this one's place: any worker may get the next future.

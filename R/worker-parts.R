@@ -2,7 +2,7 @@
 #
 # Problem: parts of all stages that have handles stay, and together they may be larger than memory.
 #
-# Way chosen: with each task comes how many bytes this worker may hold (shuffle-memory.R). Past
+# Way chosen: with each task comes how many bytes this worker may hold (partition-memory.R). Past
 # that, the parts used longest ago go to files, each in the form that blocks have, with checksums; a
 # part that is used is read and is in memory again, and its file stays, so that the next time
 # nothing is written. A file that has changed is a part that isn't here: it is made again. When a

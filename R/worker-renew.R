@@ -2,7 +2,7 @@
 #
 # A port drawn at random, a path in a temporary directory, a thread: a worker that boots by itself
 # has its own, so a forked one must get its own, too. Most can be found without knowing the package
-# (server-keep.R); `renewals` has the others. ?cluster_start has a section on those that can't be
+# (worker-keep.R); `renewals` has the others. ?cluster_start has a section on those that can't be
 # renewed, and docs/FORKED-PACKAGES.md on the packages examined.
 
 # For packages loaded by the server. A change in a package after the version examined must not fail

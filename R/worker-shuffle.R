@@ -1,4 +1,4 @@
-# A worker's side of a shuffle's tasks: see docs/SHUFFLE.md. The session's side is shuffle-run.R.
+# A worker's side of a shuffle's tasks: see docs/SHUFFLE.md. The session's side is partition-run.R.
 
 # spec: list(key, from, steps, drops).
 #   key: stage, task, attempt of the output.
@@ -431,7 +431,7 @@ reduce_keys <- function(x, fun) {
 
 # ---- Links
 
-# How a worker of a shuffle listens for others, and knows them: see shuffle-links.R.
+# How a worker of a shuffle listens for others, and knows them: see partition-links.R.
 
 # self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
 # `wrong`, and `fatal` if nothing can be done without.

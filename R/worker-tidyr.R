@@ -1,4 +1,4 @@
-# In workers: tidyr's verbs. adapt-tidyr.R has the session's side.
+# In workers: tidyr's verbs. dplyr-tidyr.R has the session's side.
 
 # One part, by tidyr itself. args: of the verb; selections are code, as all_of(c("x", "y")).
 tidyr_part <- function(part, step, args) {

@@ -16,13 +16,13 @@ set -u
 label="testthat (asan, ubsan, thread checks)"
 
 # In the order of the folders below src/ that they are for.
-files="calls task heal server-silent node-join cluster-stop cluster-status node-manage
-  adapt-parallel-nodes worker-main message-form
+files="calls task heal cluster-servers-silent psock-join cluster-stop cluster-status psock-manage
+  parallel-nodes worker-main message-form
   cluster-share
-  node-stock node-stock-secret
+  psock-stock psock-stock-secret
   socket-faults socket-lines socket-listen socket-send
   discover-status discover-input doctor-network
-  shuffle-fold shuffle-groups shuffle-links shuffle-rows shuffle-stage
+  partition-fold partition-groups partition-links partition-rows partition-stage
   partition-join partition-scatter partition-shuffle partition-summarise"
 for file in $files; do
   if [ ! -f "tests/testthat/test-$file.R" ]; then

@@ -19,7 +19,7 @@ failed=0
 skipped=0
 
 # What R changes most: methods of parallel's, calls, captures, how a worker runs; workers killed.
-short="adapt-(parallel(-calls|-examples)?|methods)|heal|map-captured|node-kinds|worker-main"
+short="parallel-(calls|contract|examples|methods)|heal|map-captured|psock-kinds|worker-main"
 # Those of muster's Suggests, and of its tests, that Debian has built.
 packages="testthat withr callr processx bit64 data.table doparallel dplyr foreach future iterators
   jsonlite knitr parallelly progressr promises purrr shiny tidyr snow dosnow r6 boot codetools mass"
@@ -67,7 +67,7 @@ on_release() {
     suite testthat "^($short)\$"
   else
     suite testthat ""
-    suite vital "^(crash-matrix|orphans|adapt-versions)\$"
+    suite vital "^(crash-matrix|orphans|parallel-versions)\$"
   fi
 }
 

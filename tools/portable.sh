@@ -9,11 +9,11 @@ set -u
 files="cluster-(start|status|stop)|node-(cluster|join|manage|stock$)"
 files="$files|calls|task|heal"
 files="$files|cluster-share"
-files="$files|partition-shuffle|shuffle-(links|stage)"
+files="$files|partition-(links|shuffle|stage)"
 files="$files|discover-input|socket-(faults|listen|select|send)"
 files="$files|cores-(affinity|machine|system)|doctor(-network|-machine)?|features"
 
 exec "$(dirname -- "$0")/on-builds.sh" portable \
   portable "$files" tests/testthat \
-  portable-fork "cluster-start|features|server-silent|shuffle-links" tests/testthat \
+  portable-fork "cluster-servers-silent|cluster-start|features|partition-links" tests/testthat \
   portable-fork "orphans" tests/full

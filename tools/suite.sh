@@ -86,11 +86,11 @@ case $suite in
     testthat tests/testthat
     ;;
   vital) # of tests/full what must never break: workers and sessions that are killed, README, ssh
-    testthat tests/full '^(crash-matrix|orphans|node-ssh|readme)$'
+    testthat tests/full '^(crash-matrix|orphans|psock-ssh|readme)$'
     ;;
   root)
     is_root || skip "only root can play other users, mount and set the kernel"
-    testthat tests/root '^(disk-full|node-stock-other-user|partition-users|shuffle-handlers)$'
+    testthat tests/root '^(disk-full|psock-stock-other-user|partition-users|partition-handlers)$'
     ;;
   memory) # a table larger than memory, rounds for ever: minutes; the kernel decides who gets some
     is_root || skip "only root can make control groups"

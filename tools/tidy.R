@@ -223,10 +223,10 @@ rules <- list(
       search_lines("\\bRf_[a-z]", "only src/ffi calls R", c_lines[outside])
     )
   },
-  "errors go through R/conditions.R" = function() {
+  "errors go through R/util-conditions.R" = function() {
     search_tokens("SYMBOL_FUNCTION_CALL", "^(stop|warning|message)$",
                   "abort_muster(), warn_muster() or inform_muster()",
-                  setdiff(package_r, "R/conditions.R"))
+                  setdiff(package_r, "R/util-conditions.R"))
   },
   # It takes over SIGINT: a Ctrl-C meanwhile is lost, or ends R.
   "no system2(timeout = ) in R/" = function() {

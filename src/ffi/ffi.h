@@ -3,7 +3,7 @@
 // Rules: core functions never longjmp; this folder frees or hands over what it
 // holds before it calls anything of R's that may. An outcome that R code turns
 // into a condition comes back as a small integer (enum ffi_outcome), so that
-// all conditions are made in R/conditions.R.
+// all conditions are made in R/util-conditions.R.
 //
 // Its modules, each above those before it: entry (how R comes in, and however it leaves), value (R
 // objects and bytes); then, side by side, session, worker, data, socket, discover, machine, and

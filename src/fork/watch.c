@@ -111,7 +111,7 @@ static int was_orphaned(void) {
 }
 
 // remove_home removes the files that packages left in the directory of this worker's fork server
-// (R/server-keep.R). The server does that itself, unless it was killed.
+// (R/worker-keep.R). The server does that itself, unless it was killed.
 static void remove_home(const char *base) {
   static const char name[] = "/server";
   char home[sizeof watch.tempdir + sizeof name];

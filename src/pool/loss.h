@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-// What was wrong with a worker. R code has the words (R/failure-messages.R).
+// What was wrong with a worker. R code has the words (R/cluster-messages.R).
 enum mst_why {
   MST_WHY_NONE,      // nothing known
   MST_WHY_TOLD,      // see the text that comes with it

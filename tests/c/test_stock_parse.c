@@ -1,5 +1,5 @@
 // Tests of stock/parse and stock/conn: the end of an object in R's serialization format, however
-// its bytes come. R's own output is tested from R (test-node-stock.R).
+// its bytes come. R's own output is tested from R (test-psock-stock.R).
 #include <errno.h>
 #include <string.h>
 

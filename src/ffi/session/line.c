@@ -1,5 +1,5 @@
-// The progress line of a terminal. R code writes it (R/progress.R); all other output clears it
-// first. Runs no R code, so it can be called anywhere.
+// The progress line of a terminal. R code writes it (R/cluster-progress.R); all other output clears
+// it first. Runs no R code, so it can be called anywhere.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,5 @@
-// The classes of a task's value, other than R's own. See classes.R for the packages that they need.
+// The classes of a task's value, other than R's own. See task-classes.R for the packages that they
+// need.
 #include "ffi/worker/worker.h"
 
 // More deeply nested lists aren't searched.

@@ -1,4 +1,4 @@
-# Jobs of Slurm, with stand-ins for its clients, see stand-ins.sh. full/test-launch-slurm.R has a
+# Jobs of Slurm, with stand-ins for its clients, see stand-ins.sh. full/test-host-slurm.R has a
 # real Slurm.
 
 outside <- function(frame = parent.frame()) {

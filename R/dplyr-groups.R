@@ -1,4 +1,4 @@
-# dplyr's questions about groups, and what has no answer on the workers: see adapt-dplyr.R.
+# dplyr's questions about groups, and what has no answer on the workers: see dplyr-verbs.R.
 
 # The keys in dplyr's order, in the session, with their numbers of rows as the last column.
 group_counts <- function(p, call) {

@@ -1,4 +1,4 @@
-# foreach's backend. foreach's and doRNG's own tests run in tests/full/test-foreach.R.
+# foreach's backend. foreach's and doRNG's own tests run in tests/full/test-parallel-foreach.R.
 
 # Loaded here, since foreach sets an option when it is.
 has_loops <- requireNamespace("foreach", quietly = TRUE)

@@ -1,6 +1,6 @@
 # Code that has a value for each row, whichever rows it is evaluated with: calls of base R's
-# functions below, for vectors without a class, and those of row-calls.R. It may be evaluated for
-# all rows of a part at once where R would do so for the rows of each group.
+# functions below, for vectors without a class, and those of partition-rows-calls.R. It may be
+# evaluated for all rows of a part at once where R would do so for the rows of each group.
 
 # alone: those whose value is as long as the first argument.
 row_functions <- list(
@@ -127,8 +127,8 @@ are_alike <- function(yes, no) {
 }
 
 # A difference of dates is in days; one of times is in units that depend on all of them. So those
-# that are values here have the same units in all parts: columns have (frame-units.R), and so have
-# differences of dates and those of difftime() with `units`.
+# that are values here have the same units in all parts: columns have (partition-units.R), and so
+# have differences of dates and those of difftime() with `units`.
 are_days <- function(values) {
   length(values) == 2L && all(vapply(values, function(x) identical(oldClass(x), "Date"), NA))
 }

@@ -179,7 +179,7 @@ slurm_script <- function(srun, unset, name) {
 
 is_queued <- function(plan) isTRUE(plan$host$queued)
 
-# Whether its command may wait in a queue: launch-queue.R has those that aren't Slurm's.
+# Whether its command may wait in a queue: host-queue.R has those that aren't Slurm's.
 may_wait <- function(plan) is_queued(plan) || isTRUE(plan$host$waits)
 
 # new_queue_watch() gives what watch_jobs() remembers of one wait: when squeue is asked next, and

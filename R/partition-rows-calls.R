@@ -1,6 +1,6 @@
 # Functions of base R and of packages that have a value for each row, whichever rows they are called
-# with, given that their other arguments are constants: the second part of the list in fold-rows.R,
-# for functions that have such arguments.
+# with, given that their other arguments are constants: the second part of the list in
+# partition-rows-code.R, for functions that have such arguments.
 #
 # Each is list(rows, takes). rows: arguments that may have a value for each row, of which one must.
 # takes: whether it has such a value for arguments like these, a list by name; those of `...` have

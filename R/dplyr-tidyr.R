@@ -1,4 +1,4 @@
-# tidyr's verbs for handles. Their methods are registered once tidyr is loaded (adapt-methods.R);
+# tidyr's verbs for handles. Their methods are registered once tidyr is loaded (parallel-methods.R);
 # its other generics are refused by name (partition-refused.R).
 #
 # tidyr itself evaluates each part (worker-tidyr.R). What depends on other rows is found out first,

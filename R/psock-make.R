@@ -1,4 +1,4 @@
-# makeNodePSOCK(): the arguments of one worker, checked and completed. node-route.R decides how
+# makeNodePSOCK(): the arguments of one worker, checked and completed. psock-route.R decides how
 # its worker is started.
 
 #' @rdname makeClusterPSOCK

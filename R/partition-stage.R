@@ -1,5 +1,5 @@
 # Stages of a cluster's shuffles, on the session's side: recipes, and handles to them. How they are
-# run: shuffle-run.R. docs/SHUFFLE.md explains the terms.
+# run: partition-run.R. docs/SHUFFLE.md explains the terms.
 
 # The session's state for one cluster's stages: plan, a record of each stage by number, drops not
 # yet sent to workers. It doesn't keep the cluster. A forked child starts with an empty one: its

@@ -1,8 +1,8 @@
 # The command that launches a worker without muster, as text, in three forms. See
-# node-make.R for what a node's options are.
+# psock-make.R for what a node's options are.
 #
 #   shown  what dryrun and reports of failures show: as parallelly has it, all in one line
-#   hand   what manual shows: the worker reads the rest, see node-stock-secret.R
+#   hand   what manual shows: the worker reads the rest, see psock-stock-secret.R
 #   run    the same as a shell runs it here, which gives its process to it
 
 # What R's own worker is told: which port, how long.

@@ -1,4 +1,4 @@
-# dplyr's verbs that choose rows by their place: see adapt-dplyr.R.
+# dplyr's verbs that choose rows by their place: see dplyr-verbs.R.
 
 # ---- Rows by place
 

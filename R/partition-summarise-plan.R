@@ -3,8 +3,8 @@
 # variables.
 #
 # An expression is folded if it consists of aggregates of columns, constants, and base R's functions
-# that have a value for each row (fold-rows.R), inside of the aggregates and around them. Anything
-# else is evaluated for each group, as it stands: that is always right, and costs more.
+# that have a value for each row (partition-rows-code.R), inside of the aggregates and around them.
+# Anything else is evaluated for each group, as it stands: that is always right, and costs more.
 
 aggregate_folds <- list(
   n = list("count"), sum = list("sum"), mean = list("sum", "count"), min = list("min"),

@@ -1,5 +1,5 @@
 # R's own workers (parallel:::.workRSOCK): launched all at once, identified by the secret words
-# that they were given (node-stock-secret.R), and driven over muster's connections.
+# that they were given (psock-stock-secret.R), and driven over muster's connections.
 #
 # One listener serves all workers of a start. Every peer is sent R's handshake at once: a call that
 # a worker answers with its process id and its word. A worker that doesn't get it in time closes its

@@ -1,4 +1,4 @@
-# dplyr's arrange(): see adapt-dplyr.R, and partition-sort.R for how rows are sorted.
+# dplyr's arrange(): see dplyr-verbs.R, and partition-sort.R for how rows are sorted.
 
 arrange.muster_partition <- function(.data, ..., .by_group = FALSE, .locale = NULL) {
   call <- dplyr_call("arrange")

@@ -1,4 +1,4 @@
-# dplyr's rowwise(): see adapt-dplyr.R. A handle of this class has each of its rows as a group, and
+# dplyr's rowwise(): see dplyr-verbs.R. A handle of this class has each of its rows as a group, and
 # `ids`, columns that summarise() keeps. Each part has whole groups as it is, so dplyr evaluates the
 # parts where they are.
 

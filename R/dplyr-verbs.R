@@ -4,7 +4,7 @@
 # together have the rows of each group in one part first; then dplyr itself evaluates each part
 # (worker-dplyr.R), so all that its verbs can do works. Without groups, each part has only some of
 # the rows: what is evaluated there must have a value for each row whatever the others are
-# (fold-rows.R), and anything else is refused.
+# (partition-rows-code.R), and anything else is refused.
 
 #' dplyr's verbs for data on the workers
 #'

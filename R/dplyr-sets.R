@@ -1,4 +1,4 @@
-# dplyr's sets of rows: see adapt-dplyr.R.
+# dplyr's sets of rows: see dplyr-verbs.R.
 
 union_all.muster_partition <- function(x, y, ...) {
   sides <- set_sides(x, y, "union_all", ...)

@@ -1,4 +1,4 @@
-# dplyr's verbs with a row for each group: see adapt-dplyr.R.
+# dplyr's verbs with a row for each group: see dplyr-verbs.R.
 
 summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
   call <- dplyr_call("summarise")

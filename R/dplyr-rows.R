@@ -1,4 +1,4 @@
-# dplyr's mutate(), transmute() and filter(): see adapt-dplyr.R.
+# dplyr's mutate(), transmute() and filter(): see dplyr-verbs.R.
 
 mutate.muster_partition <- function(.data, ..., .by = NULL,
                                     .keep = c("all", "used", "unused", "none"),

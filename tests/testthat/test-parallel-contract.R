@@ -204,7 +204,7 @@ test_cluster("subsets keep class, identity and order of their nodes", {
   pids <- node_pids(cl)
   for (which in list(1, 2, 2:1, c(TRUE, FALSE), -1, c(1, 2), integer())) {
     part <- cl[which]
-    # See adapt-methods.R for one without workers.
+    # See parallel-methods.R for one without workers.
     if (length(part)) expect_identical(class(part), class(cl))
     expect_setequal(class(part), class(cl))
     expect_identical(node_pids(part), pids[which])

@@ -1,4 +1,4 @@
-# dplyr's joins: see adapt-dplyr.R. Rows with the same key meet in one part, and what dplyr says of
+# dplyr's joins: see dplyr-verbs.R. Rows with the same key meet in one part, and what dplyr says of
 # a row's matches is said there, by muster itself (worker-join.R), whichever dplyr there is.
 
 inner_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,

@@ -1,4 +1,5 @@
-# Package future's backend. All of future's own conformance suite runs in tests/full/test-future.R.
+# Package future's backend. All of future's own conformance suite runs in
+# tests/full/test-parallel-future.R.
 
 skip_without_future <- function() skip_if_not_installed("future", "1.40.0")
 
