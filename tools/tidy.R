@@ -187,6 +187,13 @@ exports_without_help <- function() {
   offence("NAMESPACE", at, sprintf("%s() is exported and has no help page", lost))
 }
 
+functions_in_r <- function() {
+  do.call(rbind, lapply(package_r, function(file) {
+    at <- grep("^[A-Za-z_.0-9]+ <- function", lines[[file]])
+    data.frame(name = sub(" .*", "", lines[[file]][at]), file = rep(file, length(at)), line = at)
+  }))
+}
+
 # One word each, so that this file doesn't name what it looks for.
 todo <- paste0("\\b(", paste0("TO", "DO"), "|", paste0("FIX", "ME"), "|", paste0("XX", "X"), ")\\b")
 machine_path <- paste0("(?<![A-Za-z0-9_.~-])/(", "work", "|", "farm", ")/",
@@ -289,12 +296,15 @@ rules <- list(
                  lines[read], not_in = "src/base/mst_hash.c")
   },
   "what is exported has a help page" = exports_without_help,
+  "what C calls is a function in R/" = function() {
+    file <- "src/ffi/entry/r.c"
+    hits <- grep("^    \\[FFI_[A-Z_]+\\] = \"", lines[[file]])
+    lost <- !sub(".*\"(.*)\".*", "\\1", lines[[file]][hits]) %in% functions_in_r()$name
+    if (!length(hits)) return(offence(file, 1L, "there are no callbacks"))
+    offence(file, hits[lost], "R/ has no function of this name")
+  },
   "no two functions have one name" = function() {
-    found <- lapply(package_r, function(file) {
-      at <- grep("^[A-Za-z_.0-9]+ <- function", lines[[file]])
-      data.frame(name = sub(" .*", "", lines[[file]][at]), file = rep(file, length(at)), line = at)
-    })
-    found <- do.call(rbind, found)
+    found <- functions_in_r()
     found <- found[found$name %in% found$name[duplicated(found$name)], ]
     offence(found$file, found$line, paste0(found$name, "() is defined elsewhere, too"))
   },

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "ffi/entry/callbacks.h"
 #include "ffi/ffi.h"
 #include "share/blob.h"
 
@@ -128,9 +129,6 @@ SEXP ffi_parallels(const char *name);
 void ffi_ours_are(SEXP ns);
 // ffi_parallel gives parallel's namespace.
 SEXP ffi_parallel(void);
-// ffi_call_ours calls a function of muster's namespace with one argument, or none if it is NULL.
-// Raises its errors.
-SEXP ffi_call_ours(const char *name, SEXP argument);
 
 // Shims for changes of R's API.
 // ffi_binding gives a binding of env itself, R_UnboundValue if there is none, R_MissingArg for an

@@ -58,9 +58,49 @@ SEXP ffi_parallels(const char *name) {
   return ffi_value_in(parallel, Rf_install(name));
 }
 
-SEXP ffi_call_ours(const char *name, SEXP argument) {
-  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
-                                       : Rf_lang2(Rf_install(name), argument));
+static const char *const callbacks[FFI_CALLBACKS] = {
+    [FFI_ABORT_MEMORY] = "abort_memory",
+    [FFI_ABORT_DESCRIPTORS] = "abort_descriptors",
+    [FFI_ABORT_ATTACHED] = "abort_attached",
+    [FFI_LOAD_DEV] = "load_dev",
+    [FFI_CONTEXT_NOW] = "context_now",
+    [FFI_BROADCAST_FRAME] = "broadcast_frame",
+    [FFI_ACTIVE_FRAMES] = "active_frames",
+    [FFI_NOTE_STREAM] = "note_stream",
+    [FFI_NOTE_EXPORT] = "note_export",
+    [FFI_NOTE_FRAMES] = "note_frames",
+    [FFI_COPY_ATTACHED] = "copy_attached",
+    [FFI_BYTES_IN] = "bytes_in",
+    [FFI_VALUES_OF_DOTS] = "values_of_dots",
+    [FFI_SETTLE] = "settle",
+    [FFI_ANNOUNCE_EVENTS] = "announce_events",
+    [FFI_REPLACE_SERVERS] = "replace_servers",
+    [FFI_JOIN_HOSTS] = "join_hosts",
+    [FFI_OUTPUT_IS_SUNK] = "output_is_sunk",
+    [FFI_VERB_WAITS] = "verb_waits",
+    [FFI_VERB_IS_OVER] = "verb_is_over",
+    [FFI_NOTE_DRAWN] = "note_drawn",
+    [FFI_CLEAR_GLOBALS] = "clear_globals",
+    [FFI_JOB_KEEP] = "job_keep",
+    [FFI_JOB_DROP] = "job_drop",
+    [FFI_CONTEXT_ENTER] = "context_enter",
+    [FFI_CONTEXT_AGAIN] = "context_again",
+    [FFI_CONTEXT_LEAVE] = "context_leave",
+    [FFI_PUT_AWAY] = "put_away",
+    [FFI_PACKAGES_OF_VALUE] = "packages_of_value",
+    [FFI_EAT_INTERRUPT] = "eat_interrupt",
+    [FFI_UNDO_CALL] = "undo_call",
+    [FFI_SAY_TORN] = "say_torn",
+    [FFI_PAUSE_THREADS] = "pause_threads",
+    [FFI_RESUME_THREADS] = "resume_threads",
+    [FFI_TAKE_PLACE] = "take_place",
+};
+
+SEXP ffi_call_ours(enum ffi_callback callback, SEXP argument) {
+  static SEXP symbols[FFI_CALLBACKS];
+  SEXP name = ffi_symbol(&symbols[callback], callbacks[callback]);
+  SEXP call =
+      PROTECT(argument == NULL ? Rf_lang1(name) : Rf_lang2(name, argument));
   SEXP value = Rf_eval(call, muster);
   UNPROTECT(1);
   return value;

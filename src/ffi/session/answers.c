@@ -207,7 +207,7 @@ static int note_drawn(SEXP pointer, const struct mst_call *task) {
   if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return 0;
   if (Rf_getAttrib(pointer, ffi_symbol(&quiet, "quiet")) != R_NilValue)
     return 0;
-  ffi_call_ours("note_drawn", NULL);
+  ffi_call_ours(FFI_NOTE_DRAWN, NULL);
   return 1;
 }
 

@@ -63,7 +63,7 @@ SEXP ffi_caller_of(SEXP frame) {
   return has_verbs(ffi_parent_env(around)) ? around : frame;
 }
 
-SEXP ffi_frames(void) { return ffi_call_ours("active_frames", NULL); }
+SEXP ffi_frames(void) { return ffi_call_ours(FFI_ACTIVE_FRAMES, NULL); }
 
 static int is_in(SEXP frames, SEXP frame) {
   for (; frames != R_NilValue; frames = CDR(frames)) {

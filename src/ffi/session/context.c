@@ -80,7 +80,7 @@ void ffi_context_look(void) {
     return;
   context.known = 0; // until all of it is
   ffi_surroundings_note(&context.around);
-  SEXP content = PROTECT(ffi_call_ours("context_now", NULL));
+  SEXP content = PROTECT(ffi_call_ours(FFI_CONTEXT_NOW, NULL));
   struct mst_blob *bytes = ffi_blob_of(content);
   UNPROTECT(1);
   if (context.bytes != NULL && mst_blob_equal(context.bytes, bytes)) {
@@ -95,8 +95,7 @@ void ffi_context_look(void) {
 
 struct mst_job *ffi_context_hold(struct mst_cluster *cluster) {
   if (cluster->context_version != context.version) {
-    struct mst_job *job =
-        mst_jobs_hold(&cluster->calls.jobs, context.bytes);
+    struct mst_job *job = mst_jobs_hold(&cluster->calls.jobs, context.bytes);
     if (job == NULL) return NULL;
     mst_job_release(cluster->context);
     cluster->context = job;

@@ -18,9 +18,9 @@ SEXP ffi_why(enum mst_why why, char *const *text) {
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
-      "kind",   "cluster",  "worker", "pid",  "how",       "number",
-      "call",   "attempts", "again",  "oom",  "fresh_rng", "output",
-      "reason", "tag",      "ours",   "lacks", "limit", "own_limit"};
+      "kind",   "cluster",  "worker", "pid",   "how",       "number",
+      "call",   "attempts", "again",  "oom",   "fresh_rng", "output",
+      "reason", "tag",      "ours",   "lacks", "limit",     "own_limit"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
                                       "given_up", "redrawn"};
   SEXP list = PROTECT(ffi_list(18, names));
@@ -77,7 +77,7 @@ static void show_lines(struct mst_cluster *cluster) {
   const struct mst_log *log = &cluster->log;
   const int quiet = is_quiet();
   void (*const show)(const char *, ...) =
-      !quiet && Rf_asLogical(ffi_call_ours("output_is_sunk", NULL)) == 1
+      !quiet && Rf_asLogical(ffi_call_ours(FFI_OUTPUT_IS_SUNK, NULL)) == 1
           ? Rprintf
           : REprintf;
   if (cluster->shown < log->first) {
@@ -99,14 +99,14 @@ static void show_all(struct mst_session *session) {
        cluster = cluster->next) {
     if (cluster->shown < cluster->log.next) show_lines(cluster);
   }
-  if (session->events != NULL) (void)ffi_call_ours("announce_events", NULL);
+  if (session->events != NULL) (void)ffi_call_ours(FFI_ANNOUNCE_EVENTS, NULL);
   if (session->orphaned) {
     session->orphaned = 0;
-    (void)ffi_call_ours("replace_servers", NULL);
+    (void)ffi_call_ours(FFI_REPLACE_SERVERS, NULL);
   }
   if (ffi_remotes_have_news(session)) {
     ffi_remotes_told();
-    (void)ffi_call_ours("join_hosts", NULL);
+    (void)ffi_call_ours(FFI_JOIN_HOSTS, NULL);
   }
 }
 

@@ -177,7 +177,7 @@ static SEXP evaluate(SEXP symbol, SEXP env) { return Rf_eval(symbol, env); }
 static SEXP copy_of(struct find *find, SEXP env) {
   SEXP known = cell_of(find, BOX_COPIES, env);
   if (known != R_NilValue) return CAR(known);
-  SEXP copy = PROTECT(ffi_call_ours("copy_attached", env));
+  SEXP copy = PROTECT(ffi_call_ours(FFI_COPY_ATTACHED, env));
   put_first(find, BOX_COPIES, copy, env);
   UNPROTECT(1);
   return copy;
@@ -257,7 +257,7 @@ static void take_if_cheap(struct find *find, SEXP symbol, SEXP env) {
   SEXP value = PROTECT(ffi_binding(env, symbol));
   SEXP what = PROTECT(Rf_allocVector(VECSXP, 1));
   SET_VECTOR_ELT(what, 0, value);
-  const double bytes = Rf_asReal(ffi_call_ours("bytes_in", what));
+  const double bytes = Rf_asReal(ffi_call_ours(FFI_BYTES_IN, what));
   UNPROTECT(1);
   if (bytes <= WORD_BYTES && !ffi_is_refused(value, NULL)) {
     (void)note_global(find, symbol, 0, env);
@@ -285,7 +285,7 @@ static void take_met(struct find *find) {
 static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
   if (symbol == R_DotsSymbol) {
     return find->level != BY_NAME ? R_NilValue
-                                  : ffi_call_ours("values_of_dots", env);
+                                  : ffi_call_ours(FFI_VALUES_OF_DOTS, env);
   }
   if (R_BindingIsActive(symbol, env)) return R_NilValue; // see look_into_frame
   SEXP value = ffi_binding(env, symbol);
@@ -295,7 +295,7 @@ static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
   SEXP what = PROTECT(Rf_allocVector(VECSXP, 2));
   SET_VECTOR_ELT(what, 0, symbol);
   SET_VECTOR_ELT(what, 1, env);
-  const int settled = Rf_asLogical(ffi_call_ours("settle", what)) == TRUE;
+  const int settled = Rf_asLogical(ffi_call_ours(FFI_SETTLE, what)) == TRUE;
   UNPROTECT(1);
   return settled && ffi_exists(env, symbol) ? evaluate(symbol, env)
                                             : R_NilValue;
@@ -317,7 +317,8 @@ static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
     if (!here) continue;
     if (place == IN_OWN) return;
     if (place == IN_GLOBAL && attached) {
-      (void)ffi_call_ours("abort_attached", Rf_ScalarString(PRINTNAME(symbol)));
+      (void)ffi_call_ours(FFI_ABORT_ATTACHED,
+                          Rf_ScalarString(PRINTNAME(symbol)));
     }
     if (place == IN_PACKAGE) {
       if (find->level != BY_PLACE) note_package(find, env);
@@ -576,7 +577,8 @@ SEXP ffi_needs(SEXP roots) {
   SET_VECTOR_ELT(needs, 0, named_list(VECTOR_ELT(find.box, BOX_GLOBALS)));
   SET_VECTOR_ELT(needs, 1, texts(VECTOR_ELT(find.box, BOX_PACKAGES)));
   SET_VECTOR_ELT(needs, 2, named_list(VECTOR_ELT(find.box, BOX_AROUND)));
-  SET_VECTOR_ELT(needs, 3, ffi_class_packages(VECTOR_ELT(find.box, BOX_CLASSES)));
+  SET_VECTOR_ELT(needs, 3,
+                 ffi_class_packages(VECTOR_ELT(find.box, BOX_CLASSES)));
   SET_VECTOR_ELT(needs, 4, texts(PROTECT(only_left(&find))));
   UNPROTECT(3);
   return needs;

@@ -109,7 +109,7 @@ static void note_stream(SEXP node, SEXP stream) {
   SEXP what = PROTECT(Rf_allocVector(VECSXP, 2));
   SET_VECTOR_ELT(what, 0, node);
   SET_VECTOR_ELT(what, 1, stream);
-  ffi_call_ours("note_stream", what);
+  ffi_call_ours(FFI_NOTE_STREAM, what);
   UNPROTECT(1);
 }
 
@@ -123,7 +123,7 @@ static void note_export(SEXP node, SEXP args, uint32_t number, int large) {
   SET_VECTOR_ELT(what, 1, args);
   SET_VECTOR_ELT(what, 2, Rf_ScalarReal((double)number));
   SET_VECTOR_ELT(what, 3, Rf_ScalarLogical(large));
-  ffi_call_ours("note_export", what);
+  ffi_call_ours(FFI_NOTE_EXPORT, what);
   UNPROTECT(1);
 }
 
@@ -363,7 +363,7 @@ int ffi_show_progress(void) {
   const int64_t now_ns = mst_clock_now();
   if (now_ns < due_ns) return 0;
   due_ns = now_ns + SHOWN_NS;
-  (void)ffi_call_ours("verb_waits", NULL);
+  (void)ffi_call_ours(FFI_VERB_WAITS, NULL);
   return 1;
 }
 
@@ -373,7 +373,7 @@ SEXP ffi_progress_show(void) { return Rf_ScalarLogical(ffi_show_progress()); }
 // raised.
 static void end_line(void) {
   if (ffi_line_is_up() && ffi_round_is_over()) {
-    (void)ffi_call_ours("verb_is_over", NULL);
+    (void)ffi_call_ours(FFI_VERB_IS_OVER, NULL);
   }
 }
 

@@ -70,7 +70,9 @@ static struct mst_blob *free_scratch(void) {
 
 // verb_frame asks R for the frame of the clusterCall() that is sending; NULL (R's) in all other
 // cases.
-static SEXP verb_frame(void) { return ffi_call_ours("broadcast_frame", NULL); }
+static SEXP verb_frame(void) {
+  return ffi_call_ours(FFI_BROADCAST_FRAME, NULL);
+}
 
 static int same_args(SEXP a, SEXP b) {
   if (Rf_xlength(a) != Rf_xlength(b)) return 0;

@@ -417,7 +417,8 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
     R_SetExternalPtrProtected(pointer, bundle);
     put_in(bundle, task);
     serve_in_passing(nodes.cluster);
-    if (large && TYPEOF(fun) == CLOSXP) (void)ffi_call_ours("note_frames", fun);
+    if (large && TYPEOF(fun) == CLOSXP)
+      (void)ffi_call_ours(FFI_NOTE_FRAMES, fun);
   }
   UNPROTECT(2);
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;

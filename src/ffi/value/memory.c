@@ -25,7 +25,7 @@ static void raise_memory(double bytes, int reads) {
   REAL(facts)[3] = reads;
   REAL(facts)[4] = (double)maps.count;
   REAL(facts)[5] = (double)maps.limit;
-  ffi_call_ours("abort_memory", facts);
+  ffi_call_ours(FFI_ABORT_MEMORY, facts);
   UNPROTECT(1);
   Rf_error("no memory for a message"); // never reached
 }
@@ -65,7 +65,7 @@ void ffi_no_memory(size_t bytes) {
 
 void ffi_no_map(size_t bytes, int wants_fd) {
   if (wants_fd) {
-    ffi_call_ours("abort_descriptors", PROTECT(Rf_ScalarReal((double)bytes)));
+    ffi_call_ours(FFI_ABORT_DESCRIPTORS, PROTECT(Rf_ScalarReal((double)bytes)));
     UNPROTECT(1);
   }
   look_at_memory();

@@ -33,7 +33,7 @@ void ffi_named_load(const uint8_t *bytes, size_t n) {
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
     SEXP name = STRING_ELT(names, i);
     if (is_there(bytes, n, CHAR(name), (size_t)Rf_xlength(name))) {
-      (void)ffi_call_ours("load_dev", Rf_ScalarString(name));
+      (void)ffi_call_ours(FFI_LOAD_DEV, Rf_ScalarString(name));
     }
   }
   UNPROTECT(1);

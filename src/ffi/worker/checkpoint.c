@@ -30,7 +30,7 @@ static int take_place(void) {
   memset(&ffi_this.spin, 0, sizeof ffi_this.spin);
   (void)getrusage(RUSAGE_SELF, &ffi_this.stood_usage);
   if (mst_exchange_begin(&err) != 0) return 0;
-  ffi_call_ours("take_place", NULL);
+  ffi_call_ours(FFI_TAKE_PLACE, NULL);
   ffi_this_say_hello(1);
   if (!ffi_this_next_frame(&frame) || frame.head.kind != MST_KIND_SETUP)
     return 0;
@@ -127,11 +127,11 @@ int ffi_this_checkpoint(const struct mst_frame *order) {
   const int64_t begin_ns =
       computed_ns();   // the garbage had to go anyway: don't count it
   ffi_this.stands = 1; // a standby that becomes a worker leaves one, too
-  ffi_call_ours("pause_threads", NULL);
+  ffi_call_ours(FFI_PAUSE_THREADS, NULL);
   const int rc =
       mst_standby_make(end, ffi_this.output, ffi_this.session, title, &err);
   if (rc == 0) return take_place();
-  ffi_call_ours("resume_threads", NULL);
+  ffi_call_ours(FFI_RESUME_THREADS, NULL);
   ffi_this.stands = rc == 1;
   return say_made(rc < 0 ? err.sys_errno : 0,
                   later_ns + computed_ns() - begin_ns);

@@ -11,8 +11,9 @@ static struct {
 
 static void leave(void) {
   if (context.now != 0 && context.differs) {
-    ffi_call_ours("context_leave", NULL);
-    ffi_settings_note(&ffi_this_settings); // it isn't the call that changed them
+    ffi_call_ours(FFI_CONTEXT_LEAVE, NULL);
+    ffi_settings_note(
+        &ffi_this_settings); // it isn't the call that changed them
   }
   context.now = 0;
 }
@@ -22,12 +23,12 @@ void ffi_context_enter(double number) {
   leave();
   if (number == 0) return;
   if (number == context.last && !ffi_surroundings_changed(&context.own)) {
-    if (context.differs) ffi_call_ours("context_again", NULL);
+    if (context.differs) ffi_call_ours(FFI_CONTEXT_AGAIN, NULL);
   } else {
     context.last = 0; // until it is known whether it differs
     ffi_surroundings_note(&context.own);
     SEXP argument = PROTECT(Rf_ScalarReal(number));
-    context.differs = Rf_asLogical(ffi_call_ours("context_enter", argument));
+    context.differs = Rf_asLogical(ffi_call_ours(FFI_CONTEXT_ENTER, argument));
     context.last = number;
     UNPROTECT(1);
   }

@@ -18,13 +18,14 @@ int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed) {
     return 1;
   }
   const int unknown = ffi_track_let_go();
-  SEXP undone = ffi_call_ours(unknown ? "eat_interrupt" : "undo_call", NULL);
+  SEXP undone =
+      ffi_call_ours(unknown ? FFI_EAT_INTERRUPT : FFI_UNDO_CALL, NULL);
   const int whole = !unknown && Rf_asLogical(undone) == 1;
   *raised = mst_watch_call_end();
   if (whole) {
     *changed = ffi_track_changed(seed, 0);
     if ((*changed & MST_FLAG_STATE) == 0) return 1;
   }
-  ffi_call_ours("say_torn", NULL);
+  ffi_call_ours(FFI_SAY_TORN, NULL);
   return 0;
 }

@@ -23,7 +23,8 @@ static struct {
 static SEXP internal(SEXP *known, const char *name, SEXP args) {
   if (*known == NULL) {
     PROTECT(args);
-    *known = Rf_lang2(Rf_install(".Internal"), Rf_lcons(Rf_install(name), args));
+    *known =
+        Rf_lang2(Rf_install(".Internal"), Rf_lcons(Rf_install(name), args));
     R_PreserveObject(*known);
     UNPROTECT(1);
   }
@@ -37,10 +38,10 @@ static SEXP connections_now(void) {
 
 static void lift_time_limit(void) {
   static SEXP call;
-  SEXP args = call != NULL ? R_NilValue
-                           : Rf_list3(Rf_ScalarReal(R_PosInf),
-                                      Rf_ScalarReal(R_PosInf),
-                                      Rf_ScalarLogical(0));
+  SEXP args = call != NULL
+                  ? R_NilValue
+                  : Rf_list3(Rf_ScalarReal(R_PosInf), Rf_ScalarReal(R_PosInf),
+                             Rf_ScalarLogical(0));
   (void)internal(&call, "setTimeLimit", args);
 }
 
@@ -131,7 +132,7 @@ int ffi_left_end(void) {
                    !ffi_settings_changed(&ffi_this_settings);
   if (same) return 1;
   SEXP list = PROTECT(before());
-  (void)ffi_call_ours("put_away", list);
+  (void)ffi_call_ours(FFI_PUT_AWAY, list);
   UNPROTECT(1);
   return 0;
 }

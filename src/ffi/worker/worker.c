@@ -283,7 +283,7 @@ static int end_call(void) {
 static void note_packages(SEXP value) {
   SEXP classes = PROTECT(ffi_classes_of(value));
   if (Rf_xlength(classes) > 0)
-    ffi_conditions_packages(ffi_call_ours("packages_of_value", classes));
+    ffi_conditions_packages(ffi_call_ours(FFI_PACKAGES_OF_VALUE, classes));
   UNPROTECT(1);
 }
 
@@ -343,7 +343,7 @@ static void set_seed(const struct mst_frame *frame) {
   if (seed.known) {
     ffi_track_set_seed(&seed);
   } else {
-    ffi_call_ours("clear_globals", NULL);
+    ffi_call_ours(FFI_CLEAR_GLOBALS, NULL);
     ffi_stream_renew();
     ffi_track_begin();
   }
@@ -355,7 +355,7 @@ static void take_job(const struct mst_frame *frame) {
       PROTECT(ffi_job_of_frame(frame, mst_chan_map(&ffi_this.chan, frame)));
   ffi_this.reading = 0;
   mst_chan_take(&ffi_this.chan, frame);
-  ffi_call_ours("job_keep", job);
+  ffi_call_ours(FFI_JOB_KEEP, job);
   UNPROTECT(1);
 }
 
@@ -363,7 +363,7 @@ static void drop_job(const struct mst_frame *frame) {
   const double id = (double)frame->head.call;
   mst_chan_take(&ffi_this.chan, frame);
   SEXP number = PROTECT(Rf_ScalarReal(id));
-  ffi_call_ours("job_drop", number);
+  ffi_call_ours(FFI_JOB_DROP, number);
   UNPROTECT(1);
 }
 
