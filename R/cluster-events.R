@@ -162,10 +162,10 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
 lost_job <- function(node, loss) {
   for (i in rev(seq_len(sys.nframe()))) {
     fun <- sys.function(i)
-    if (identical(fun, the$static_apply)) {
+    if (identical(fun, the_parallel$static_apply)) {
       return(static_job(sys.frame(i), node))
     }
-    if (identical(fun, the$dynamic_apply)) {
+    if (identical(fun, the_parallel$dynamic_apply)) {
       return(dynamic_job(sys.frame(i), loss$tag))
     }
   }
@@ -258,19 +258,19 @@ job_in <- function(frame, job, results) {
 # clusters that are gone are dropped: they keep alive what the user's `setup` refers to.
 plans_keep <- function(id, plans, bases, later) {
   plans_drop()
-  the$plans[[as.character(id)]] <- list(plans = plans, bases = bases, later = later)
+  the_cluster$plans[[as.character(id)]] <- list(plans = plans, bases = bases, later = later)
 }
 
 plans_drop <- function() {
-  the$plans <- the$plans[names(the$plans) %in% .Call(ffi_cluster_ids)]
-  if (length(the$streams)) drop_streams()
-  if (length(the$exports)) drop_exports()
+  the_cluster$plans <- the_cluster$plans[names(the_cluster$plans) %in% .Call(ffi_cluster_ids)]
+  if (length(the_cluster$streams)) drop_streams()
+  if (length(the_map$exports)) drop_exports()
 }
 
 # Called from C when a worker must be replaced and its fork server is gone.
 replace_servers <- function() {
   while (!is.null(which <- .Call(ffi_cluster_orphan))) {
-    kept <- the$plans[[as.character(which[1L])]]
+    kept <- the_cluster$plans[[as.character(which[1L])]]
     if (!replace_server(kept, which[1L], which[2L])) {
       break
     }
@@ -294,7 +294,7 @@ replace_server <- function(kept, id, group) {
   why <- if (inherits(server, "error")) conditionMessage(server) else server$refused
   if (!is.null(why)) {
     abort_unless_others(kept, why)
-    the$plans[[as.character(id)]]$lost <- union(kept$lost, group)
+    the_cluster$plans[[as.character(id)]]$lost <- union(kept$lost, group)
     adopted <- .Call(ffi_cluster_adopt, id, group, NULL, NULL)
     inform_muster("server", paste0("No fork server can start on ", where, "."),
       details = why, hints = "Its workers are given up. cluster_resize() tries again."
@@ -324,7 +324,7 @@ abort_unless_others <- function(kept, why) {
 
 # Tries again to start fork servers for the groups of a cluster that were given up.
 replace_lost_servers <- function(id) {
-  kept <- the$plans[[as.character(id)]]
-  the$plans[[as.character(id)]]$lost <- NULL
+  kept <- the_cluster$plans[[as.character(id)]]
+  the_cluster$plans[[as.character(id)]]$lost <- NULL
   for (group in kept$lost) replace_server(kept, id, group)
 }

@@ -9,7 +9,7 @@ start_here <- function(packages, setup, call) {
   }
   setup <- check_setup(setup, call)
   if (is.function(setup)) setup() else eval(setup, globalenv())
-  the$plain <- FALSE
+  the_cluster$plain <- FALSE
   node <- list2env(list(answers = list(), exported = list(), rank = 1L), parent = emptyenv())
   class(node) <- "muster_here_node"
   structure(list(node), class = c("muster_here", "cluster"))

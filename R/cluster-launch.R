@@ -3,6 +3,20 @@
 # A plan is what cluster_start() was told. Its workers come in groups, one for each host: `groups`
 # is a list of list(workers, host); host: NULL on this machine, else list(command, name, key).
 
+# What this process knows of its clusters.
+the_cluster <- new.env(parent = emptyenv())
+the_cluster$plain <- TRUE # no cluster yet without workers, with `scale`, or with streams
+the_cluster$scales <- FALSE # did any cluster have `scale`?
+the_cluster$plans <- list() # of those whose workers come from a fork server, by id
+the_cluster$servers <- list() # fork servers: list(key, pointer, env, pid)
+the_cluster$servers_pid <- 0L # the process that they belong to
+the_cluster$stream <- NULL # what the own streams of workers are made of
+the_cluster$stream_pid <- 0L # the process whose workers they are
+the_cluster$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
+the_cluster$drawn <- FALSE # were random numbers drawn without a seed?
+the_cluster$drawn_told <- FALSE # was the user told so?
+the_cluster$verb <- NULL # the verb of parallel's that waits, see new_verb()
+
 # group_plan() gives the plan of one group: with its own `workers` and `host`.
 group_plan <- function(plan, group) {
   plan$workers <- group$workers
@@ -17,14 +31,14 @@ group_plan <- function(plan, group) {
 start_cluster <- function(plan, may_fall_back) {
   plans <- put_to_sleep(lapply(plan$groups, group_plan, plan = plan), plan$scale)
   check_room(plans, plan$call)
-  before <- the$reached
-  the$reached <- c(before, unlist(lapply(plans, function(one) one$host$key)))
+  before <- the_host$reached
+  the_host$reached <- c(before, unlist(lapply(plans, function(one) one$host$key)))
   complete <- FALSE
   on.exit({
-    the$reached <- before
+    the_host$reached <- before
     # Directories of workers that were killed before they could report them.
     if (!complete) sweep_temp_dirs()
-    if (length(the$hosts)) drop_hosts()
+    if (length(the_host$hosts)) drop_hosts()
   })
   plans <- reach_hosts(plans, c(plan$enough, Inf)[1L])
   check_room(plans, plan$call)
@@ -45,7 +59,7 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
   if (!is.null(outcome$pointer)) {
     later <- vapply(plans, is_later, NA)
     asleep <- vapply(plans, is_asleep, NA)
-    if (any(later & !asleep) && is.null(the$watch)) the$watch <- new_queue_watch()
+    if (any(later & !asleep) && is.null(the_host$watch)) the_host$watch <- new_queue_watch()
     for_start <- c("later", "asleep", "enough", "scale", "idle_s")
     plans <- lapply(plans, function(one) one[setdiff(names(one), for_start)])
     for (one in plans) own_link(one, outcome$id)
@@ -234,11 +248,11 @@ healing_orders <- function(plan) {
 # The word that the streams of this session's workers are made of: see ffi/worker/stream.c. In a
 # forked child it is another one.
 own_stream <- function() {
-  if (!identical(the$stream_pid, Sys.getpid())) {
-    the$stream <- .Call(ffi_stock_word)
-    the$stream_pid <- Sys.getpid()
+  if (!identical(the_cluster$stream_pid, Sys.getpid())) {
+    the_cluster$stream <- .Call(ffi_stock_word)
+    the_cluster$stream_pid <- Sys.getpid()
   }
-  the$stream
+  the_cluster$stream
 }
 
 # Variables that differ from those the fork server booted with.
@@ -286,7 +300,7 @@ thread_variables <- function(threads) paste0(thread_names, "=", threads)
 # tempdir() ends the session.
 # A host process has another.
 temp_root <- function() {
-  if (is.null(the$temp_root)) file.path(tempdir(), "muster") else the$temp_root
+  if (is.null(the_host$temp_root)) file.path(tempdir(), "muster") else the_host$temp_root
 }
 
 temp_dir <- function(name, call) {

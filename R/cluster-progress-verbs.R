@@ -3,13 +3,13 @@
 
 # Called from C some times a second while a verb waits: shows how far it is.
 verb_waits <- function() {
-  if (is.null(the$verb) && is.null(progress_kind(NULL))) {
+  if (is.null(the_cluster$verb) && is.null(progress_kind(NULL))) {
     return()
   }
   suspendInterrupts({
     frame <- verb_inside()
     if (!is.null(frame)) {
-      verb <- the$verb
+      verb <- the_cluster$verb
       if (is.null(verb) || !identical(verb$frame, frame)) verb <- new_verb(frame)
       if (!is.null(verb$progress)) show_progress(verb$progress, verb_done(verb))
     }
@@ -20,7 +20,8 @@ verb_waits <- function() {
 verb_inside <- function() {
   for (i in rev(seq_len(sys.nframe()))) {
     fun <- sys.function(i)
-    for (verb in list(the$static_apply, the$dynamic_apply, parallel::clusterCall)) {
+    loops <- list(the_parallel$static_apply, the_parallel$dynamic_apply, parallel::clusterCall)
+    for (verb in loops) {
       if (identical(fun, verb)) {
         return(sys.frame(i))
       }
@@ -31,8 +32,8 @@ verb_inside <- function() {
 # The record lasts until the function's frame ends, however that happens, so it begins with the
 # first wait that is checked.
 new_verb <- function(frame) {
-  if (is.null(the$verb)) tell_behind(frame$cl)
-  verb <- list(frame = frame, outer = the$verb, chunks = verb_chunks(frame))
+  if (is.null(the_cluster$verb)) tell_behind(frame$cl)
+  verb <- list(frame = frame, outer = the_cluster$verb, chunks = verb_chunks(frame))
   verb$progress <- if (!is.null(verb$chunks)) {
     new_progress(NULL, sum(verb$chunks))
   } else if (is.null(frame$n)) {
@@ -40,7 +41,7 @@ new_verb <- function(frame) {
   } else {
     new_progress(NULL, frame$n)
   }
-  the$verb <- verb
+  the_cluster$verb <- verb
   do.call(base::on.exit, list(as.call(list(end_verb)), TRUE, FALSE), envir = frame)
   verb
 }
@@ -67,14 +68,14 @@ tell_behind <- function(cl) {
 # Called from C once the session has all answers that it waited for, if the line is shown: an error
 # may be raised next. clusterApply() has a round of calls for each length(cl) elements.
 verb_is_over <- function() {
-  frame <- the$verb$frame
+  frame <- the_cluster$verb$frame
   more <- !is.null(frame$start) && frame$start + frame$jobs <= frame$n
   if (!more) line_away()
 }
 
 end_verb <- function() {
-  end_progress(the$verb$progress)
-  the$verb <- the$verb$outer
+  end_progress(the_cluster$verb$progress)
+  the_cluster$verb <- the_cluster$verb$outer
 }
 
 # How many elements each call has, NULL if calls are elements: parLapply() and its kin send lists of

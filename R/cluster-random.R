@@ -51,7 +51,7 @@ cluster_stream <- function(seed, element = 1L) {
 # seed = TRUE.
 map_stream <- function(seed, cl, call, name = ".seed") {
   if (is.null(seed) || identical(seed, FALSE)) {
-    seed <- if (length(the$streams)) ruled_seed(cl)
+    seed <- if (length(the_cluster$streams)) ruled_seed(cl)
     if (is.null(seed)) {
       return(NULL)
     }
@@ -81,8 +81,8 @@ seed_stream <- function(seed, name, wanted, call) {
 
 # Called from C code for each such message. what: list(node, stream).
 note_stream <- function(what) {
-  the$plain <- FALSE
-  the$streams[[stream_key(what[[1L]])]] <- what[[2L]]
+  the_cluster$plain <- FALSE
+  the_cluster$streams[[stream_key(what[[1L]])]] <- what[[2L]]
 }
 
 stream_key <- function(node) paste(.subset2(node, "id"), .subset2(node, "rank"))
@@ -93,7 +93,7 @@ ruled_seed <- function(cl) {
   }
   ranks <- vapply(cl, function(node) .subset2(node, "rank"), 0L)
   key <- stream_key(cl[[which.min(ranks)]])
-  stream <- the$streams[[key]]
+  stream <- the_cluster$streams[[key]]
   if (is.null(stream)) {
     return(NULL)
   }
@@ -101,28 +101,28 @@ ruled_seed <- function(cl) {
   on.exit(kept())
   assign(".Random.seed", stream, globalenv())
   seed <- sample.int(.Machine$integer.max, 1L)
-  the$streams[[key]] <- get(".Random.seed", globalenv())
+  the_cluster$streams[[key]] <- get(".Random.seed", globalenv())
   seed
 }
 
 # Streams of clusters that are gone.
 drop_streams <- function() {
-  id <- sub(" .*", "", names(the$streams))
-  the$streams <- the$streams[id %in% as.character(.Call(ffi_cluster_ids))]
+  id <- sub(" .*", "", names(the_cluster$streams))
+  the_cluster$streams <- the_cluster$streams[id %in% as.character(.Call(ffi_cluster_ids))]
 }
 
 # ---- Without any seed
 
 # Called from C code when a task's value has come that moved its worker's own stream.
-note_drawn <- function() the$drawn <- TRUE
+note_drawn <- function() the_cluster$drawn <- TRUE
 
 # Once per session, where a result comes that can't be reproduced. some, none: what gives a seed,
 # and what says that none is wanted.
 tell_drawn <- function(call, some = "`.seed = 1`", none = "`.seed = NULL`") {
-  if (!the$drawn || the$drawn_told) {
+  if (!the_cluster$drawn || the_cluster$drawn_told) {
     return(invisible())
   }
-  the$drawn_told <- TRUE
+  the_cluster$drawn_told <- TRUE
   warn_muster("seed", "Random numbers were drawn without a seed: this result can't be reproduced.",
     hints = c(
       paste0(some, ", or any whole number, makes it reproducible; so does clusterSetRNGStream()."),

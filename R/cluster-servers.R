@@ -19,27 +19,27 @@ not_preloaded <- c(
 fork_server <- function(packages, load, call, boot = NULL, workers = Inf) {
   drop_gone_servers()
   key <- server_key(packages, load, boot)
-  for (i in seq_along(the$servers)) {
-    server <- the$servers[[i]]
+  for (i in seq_along(the_cluster$servers)) {
+    server <- the_cluster$servers[[i]]
     if (identical(server$key, key) && server_ready(server$pointer)) {
       temp_dir(basename(server$base), call) # still there, and not full
-      the$servers <- c(the$servers[-i], list(server))
+      the_cluster$servers <- c(the_cluster$servers[-i], list(server))
       return(server)
     }
   }
   drop_unused_servers(keep = servers_max - 1L)
   server <- boot_server(packages, load, key, call, boot, workers)
   if (is.null(server$refused)) {
-    the$servers <- c(the$servers, list(server))
+    the_cluster$servers <- c(the_cluster$servers, list(server))
   }
   server
 }
 
 # In a forked child the parent's servers are not ours.
 own_servers <- function() {
-  if (the$servers_pid != Sys.getpid()) {
-    the$servers <- list()
-    the$servers_pid <- Sys.getpid()
+  if (the_cluster$servers_pid != Sys.getpid()) {
+    the_cluster$servers <- list()
+    the_cluster$servers_pid <- Sys.getpid()
   }
 }
 
@@ -49,22 +49,23 @@ server_ready <- function(pointer) identical(.Call(ffi_server_state, pointer)$sta
 # with the last cluster whose workers have their directories in it.
 drop_gone_servers <- function() {
   own_servers()
-  ready <- vapply(the$servers, function(server) server_ready(server$pointer), NA)
-  left <- vapply(the$servers[!ready], function(server) {
+  ready <- vapply(the_cluster$servers, function(server) server_ready(server$pointer), NA)
+  left <- vapply(the_cluster$servers[!ready], function(server) {
     !end_server(server$pointer, server$base)
   }, NA)
-  the$servers <- c(the$servers[!ready][left], the$servers[ready])
+  the_cluster$servers <- c(the_cluster$servers[!ready][left], the_cluster$servers[ready])
 }
 
 # Ends servers without workers while more than `keep` are ready.
 drop_unused_servers <- function(keep) {
-  for (server in the$servers) {
-    ready <- vapply(the$servers, function(one) server_ready(one$pointer), NA)
+  for (server in the_cluster$servers) {
+    ready <- vapply(the_cluster$servers, function(one) server_ready(one$pointer), NA)
     if (sum(ready) <= keep) {
       break
     }
     if (server_ready(server$pointer) && end_server(server$pointer, server$base)) {
-      the$servers <- Filter(function(one) !identical(one$pointer, server$pointer), the$servers)
+      others <- function(one) !identical(one$pointer, server$pointer)
+      the_cluster$servers <- Filter(others, the_cluster$servers)
     }
   }
 }
@@ -83,7 +84,7 @@ end_server <- function(pointer, base) {
 # When a cluster gets another server, its workers' directories stay where they were.
 is_base_used <- function(base) {
   plans_drop()
-  base %in% unlist(lapply(the$plans, `[[`, "bases"))
+  base %in% unlist(lapply(the_cluster$plans, `[[`, "bases"))
 }
 
 server_key <- function(packages, load, boot = NULL) {
@@ -179,11 +180,12 @@ server_boots <- function(pointer) {
   end_s <- proc.time()[["elapsed"]] + start_timeout()
   repeat {
     left_s <- end_s - proc.time()[["elapsed"]]
-    ready <- .Call(ffi_server_wait, pointer, max(0, if (the$joins) min(0.1, left_s) else left_s))
+    wait_s <- max(0, if (the_host$joins) min(0.1, left_s) else left_s)
+    ready <- .Call(ffi_server_wait, pointer, wait_s)
     if (ready || left_s <= 0 || .Call(ffi_server_state, pointer)$state != "booting") {
       return(ready)
     }
-    if (the$joins) begin_joins()
+    if (the_host$joins) begin_joins()
   }
 }
 

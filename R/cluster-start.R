@@ -333,7 +333,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   )
   opened <- start_cluster(plan, may_fall_back)
   if (!autoStop) {
-    the$kept <- c(the$kept, opened$pointer)
+    the_worker$kept <- c(the_worker$kept, opened$pointer)
   }
   new_cluster(new_nodes(opened$nodes, opened, opened$groups, opened$of, threads))
 }

@@ -1,5 +1,16 @@
 # Launchers: where the workers of a cluster are to be, and how to get there.
 
+# What this process knows of other hosts.
+the_host <- new.env(parent = emptyenv())
+the_host$hosts <- list() # links: list(key, pointer, command, facts), by key
+the_host$host_keys <- 0L # how many keys were given
+the_host$launches <- 0L # how many commands of launchers were run
+the_host$reached <- character() # keys of hosts that a start is about to use
+the_host$joins <- FALSE # is join_hosts() at work?
+the_host$begun <- list() # fork servers that boot for it, see begin_joins()
+the_host$watch <- NULL # what it remembers of jobs that are pending
+the_host$temp_root <- NULL # of a host process
+
 # hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name, by),
 # with queued and queue_timeout where the command waits for a job; workers: NULL for as many as the
 # host has cores.
@@ -138,9 +149,9 @@ has_mark <- function(command, mark) grepl(mark_pattern(mark), command, perl = TR
 
 # A new name each time.
 launch_name <- function() {
-  the$launches <- the$launches + 1L
+  the_host$launches <- the_host$launches + 1L
   here <- gsub("[^a-z0-9]+", "-", tolower(substr(Sys.info()[["nodename"]], 1L, 24L)))
-  paste("muster", here, Sys.getpid(), the$launches, sep = "-")
+  paste("muster", here, Sys.getpid(), the_host$launches, sep = "-")
 }
 
 # The command as it is run: with the job's name, or with its marks filled in.
@@ -205,8 +216,8 @@ worker_groups <- function(workers, is_default, call) {
 }
 
 with_key <- function(group) {
-  the$host_keys <- the$host_keys + 1L
-  group$host$key <- as.character(the$host_keys)
+  the_host$host_keys <- the_host$host_keys + 1L
+  group$host$key <- as.character(the_host$host_keys)
   group
 }
 

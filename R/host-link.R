@@ -41,19 +41,19 @@ is_enough <- function(plans, waiting, enough) {
 
 # Waits a moment for hosts that start, longer for none of them than it has.
 wait_for_some <- function(plans, watch) {
-  .Call(ffi_remote_wait, the$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
+  .Call(ffi_remote_wait, the_host$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
   for (failed in watch_jobs(plans, watch)) stop(failed$error) # tidy: raised above
 }
 
 is_starting <- function(plan) {
-  link <- the$hosts[[plan$host$key]]
+  link <- the_host$hosts[[plan$host$key]]
   !is.null(link) && identical(.Call(ffi_remote_state, link$pointer)$state, "starting")
 }
 
 # begin_link() runs the command that leads to the plan's host, unless that is done.
 begin_link <- function(plan) {
   key <- plan$host$key
-  known <- the$hosts[[key]]
+  known <- the_host$hosts[[key]]
   if (!is.null(known) && .Call(ffi_remote_state, known$pointer)$state != "gone") {
     return()
   }
@@ -76,7 +76,7 @@ begin_link <- function(plan) {
       errno = pointer$errno, host = plan$host$name, command = plan$host$command, call = plan$call
     )
   }
-  the$hosts[[key]] <- list(
+  the_host$hosts[[key]] <- list(
     key = key, pointer = pointer, command = plan$host$command, name = name,
     begun_s = proc.time()[["elapsed"]]
   )
@@ -87,13 +87,13 @@ forever_s <- 1e9
 
 end_link <- function(plan) {
   key <- plan$host$key
-  if (!is.null(the$hosts[[key]])) .Call(ffi_remote_end, the$hosts[[key]]$pointer)
-  the$hosts[[key]] <- NULL
+  if (!is.null(the_host$hosts[[key]])) .Call(ffi_remote_end, the_host$hosts[[key]]$pointer)
+  the_host$hosts[[key]] <- NULL
 }
 
 # own_link() has the link end when the cluster with this id is collected.
 own_link <- function(plan, id) {
-  link <- the$hosts[[c(plan$host$key, "none")[1L]]]
+  link <- the_host$hosts[[c(plan$host$key, "none")[1L]]]
   if (!is.null(link)) .Call(ffi_remote_owner, link$pointer, as.integer(id))
 }
 
@@ -107,13 +107,13 @@ host_link <- function(plan) {
 is_up <- function(link) identical(.Call(ffi_remote_state, link$pointer)$state, "up")
 
 is_linked <- function(plan) {
-  link <- the$hosts[[plan$host$key]]
+  link <- the_host$hosts[[plan$host$key]]
   !is.null(link) && is_up(link)
 }
 
 # finish_link() waits for the link that begin_link() has begun.
 finish_link <- function(plan) {
-  link <- the$hosts[[plan$host$key]]
+  link <- the_host$hosts[[plan$host$key]]
   if (!is.null(link$facts)) {
     return(link)
   }
@@ -134,14 +134,14 @@ finish_link <- function(plan) {
   )
   up <- TRUE
   if (is_queued(plan) && plan$policy[1L] > 0) link$look_s <- proc.time()[["elapsed"]] + 2
-  the$hosts[[link$key]] <- link
+  the_host$hosts[[link$key]] <- link
   plan_look()
   link
 }
 
 # "host "node1"", if it has a name, or has told one.
 host_shown <- function(plan) {
-  told <- the$hosts[[plan$host$key]]$facts$node
+  told <- the_host$hosts[[plan$host$key]]$facts$node
   name <- c(plan$host$name, told)[1L]
   if (is.null(name)) "the host" else paste0("host \"", name, "\"")
 }
@@ -239,7 +239,7 @@ begin_host_server <- function(plan) {
   load <- setdiff(c(plan$packages[late], plan$load), not_preloaded)
   key <- paste(c(link$key, packages, "-", load, deparse(plan$boot)), collapse = "\n")
   drop_gone_servers()
-  for (server in the$servers) {
+  for (server in the_cluster$servers) {
     if (identical(server$key, key) && server_ready(server$pointer)) {
       return(list(server = server))
     }
@@ -264,7 +264,7 @@ finish_host_server <- function(plan, begun, again) {
     stop(server) # tidy: raised above
   }
   if (is.null(server$refused)) {
-    the$servers <- c(the$servers, list(server))
+    the_cluster$servers <- c(the_cluster$servers, list(server))
   }
   server
 }
@@ -310,20 +310,21 @@ host_orders <- function(plan, packages, server) {
 # job or container with it.
 drop_hosts <- function() {
   plans_drop()
-  used <- unlist(lapply(the$plans, function(kept) lapply(kept$plans, function(one) one$host$key)))
-  for (key in setdiff(names(the$hosts), c(used, the$reached))) {
-    leaves <- the$hosts[[key]]$leaves
-    if (is.null(leaves) || !leaves$id %in% names(the$plans)) drop_host(key)
+  keys <- function(kept) lapply(kept$plans, function(one) one$host$key)
+  used <- unlist(lapply(the_cluster$plans, keys))
+  for (key in setdiff(names(the_host$hosts), c(used, the_host$reached))) {
+    leaves <- the_host$hosts[[key]]$leaves
+    if (is.null(leaves) || !leaves$id %in% names(the_cluster$plans)) drop_host(key)
   }
 }
 
 drop_host <- function(key) {
-  link <- the$hosts[[key]]
-  there <- vapply(the$servers, function(server) identical(server$host$key, key), NA)
-  left <- vapply(the$servers[there], function(server) !end_server(server$pointer, ""), NA)
+  link <- the_host$hosts[[key]]
+  there <- vapply(the_cluster$servers, function(server) identical(server$host$key, key), NA)
+  left <- vapply(the_cluster$servers[there], function(server) !end_server(server$pointer, ""), NA)
   if (!any(left)) {
-    the$servers <- the$servers[!there]
-    the$hosts[[key]] <- NULL
+    the_cluster$servers <- the_cluster$servers[!there]
+    the_host$hosts[[key]] <- NULL
     .Call(ffi_remote_end, link$pointer)
   }
 }
@@ -333,54 +334,55 @@ drop_host <- function(key) {
 # Called from C when a link has come up or is gone, and once a second, while a cluster waits for a
 # host; and when plan_look() has said. It may be called while it waits for a fork server.
 join_hosts <- function() {
-  if (the$joins) {
+  if (the_host$joins) {
     return(begin_joins())
   }
-  the$joins <- TRUE
+  the_host$joins <- TRUE
   on.exit({
-    the$joins <- FALSE
+    the_host$joins <- FALSE
     plan_look()
   })
   leave_hosts()
   wake_hosts()
-  if (is.null(the$watch)) the$watch <- new_queue_watch()
+  if (is.null(the_host$watch)) the_host$watch <- new_queue_watch()
   for (one in later_groups()) {
-    if (is.null(the$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
+    if (is.null(the_host$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
       failed <- tryCatch(begin_link(one$plan), error = identity)
       own_link(one$plan, one$id)
       if (inherits(failed, "error")) join_host(one$plan, one$id, one$group, failed)
     }
   }
   later <- later_groups()
-  late <- watch_jobs(Filter(is_starting, lapply(later, `[[`, "plan")), the$watch)
-  for (job in late) the$begun[[job$plan$host$key]] <- job$error
+  late <- watch_jobs(Filter(is_starting, lapply(later, `[[`, "plan")), the_host$watch)
+  for (job in late) the_host$begun[[job$plan$host$key]] <- job$error
   on.exit(end_joins(), add = TRUE)
   joined <- character() # each once: what fails now is asked for again later
   repeat {
     begin_joins()
     ready <- Filter(function(one) {
-      !is.null(the$begun[[one$plan$host$key]]) && !paste(one$id, one$group) %in% joined
+      !is.null(the_host$begun[[one$plan$host$key]]) && !paste(one$id, one$group) %in% joined
     }, later_groups())
     if (!length(ready)) break
     one <- ready[[1L]]
     key <- one$plan$host$key
-    begun <- the$begun[[key]]
-    the$begun[[key]] <- list() # not another one meanwhile
+    begun <- the_host$begun[[key]]
+    the_host$begun[[key]] <- list() # not another one meanwhile
     join_host(one$plan, one$id, one$group, begun)
-    the$begun[[key]] <- NULL
+    the_host$begun[[key]] <- NULL
     joined <- c(joined, paste(one$id, one$group))
   }
-  if (!length(later_groups())) the$watch <- NULL
+  if (!length(later_groups())) the_host$watch <- NULL
 }
 
-# begin_joins() has a fork server boot on each host whose link has come up or is gone: the$begun has
-# what begin_host_server() gives, or the error, by the host's key. It is called again while one of
-# them is waited for, so that they boot at once.
+# begin_joins() has a fork server boot on each host whose link has come up or is gone.
+# the_host$begun has what begin_host_server() gives, or the error, by the host's key. It is called
+# again while one of them is waited for, so that they boot at once.
 begin_joins <- function() {
   for (one in later_groups()) {
     key <- one$plan$host$key
-    if (is.null(the$begun[[key]]) && !is.null(the$hosts[[key]]) && !is_starting(one$plan)) {
-      the$begun[[key]] <- tryCatch(begin_join(one$plan), error = identity)
+    is_new <- is.null(the_host$begun[[key]]) && !is.null(the_host$hosts[[key]])
+    if (is_new && !is_starting(one$plan)) {
+      the_host$begun[[key]] <- tryCatch(begin_join(one$plan), error = identity)
     }
   }
 }
@@ -391,8 +393,8 @@ begin_join <- function(plan) {
 }
 
 end_joins <- function() {
-  end_begun(the$begun)
-  the$begun <- list()
+  end_begun(the_host$begun)
+  the_host$begun <- list()
 }
 
 # ---- Hosts that are lost
@@ -401,7 +403,7 @@ end_joins <- function() {
 # FALSE if the cluster is gone.
 await_host <- function(plan, id, group) {
   id <- as.character(id)
-  link <- the$hosts[[plan$host$key]]
+  link <- the_host$hosts[[plan$host$key]]
   gone <- !is.null(link) && !is_starting(plan) # else another cluster has asked for it
   where <- host_shown(plan)
   lost <- if (gone) link_loss(plan, link)
@@ -423,12 +425,13 @@ await_group <- function(id, group) {
 }
 
 await_later <- function(id, group) {
-  the$plans[[id]]$later <- union(the$plans[[id]]$later, group)
-  the$plans[[id]]$tries[[as.character(group)]] <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
+  the_cluster$plans[[id]]$later <- union(the_cluster$plans[[id]]$later, group)
+  tries <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
+  the_cluster$plans[[id]]$tries[[as.character(group)]] <- tries
 }
 
 may_ask_again <- function(one) {
-  tries <- the$plans[[one$id]]$tries[[as.character(one$group)]]
+  tries <- the_cluster$plans[[one$id]]$tries[[as.character(one$group)]]
   is.null(tries) || proc.time()[["elapsed"]] >= tries$at_s
 }
 
@@ -436,13 +439,13 @@ may_ask_again <- function(one) {
 # again, after a pause that doubles. All pauses together are as long as a host may take to start.
 ask_later <- function(plan, id, group, failed) {
   group <- as.character(group)
-  tries <- the$plans[[id]]$tries[[group]]
+  tries <- the_cluster$plans[[id]]$tries[[group]]
   if (is.null(tries)) {
     return(FALSE)
   }
   paused_s <- tries$paused_s + tries$pause_s
   again <- paused_s <= plan_timeout(plan) && !isTRUE(failed$reason %in% lasting_reasons)
-  the$plans[[id]]$tries[[group]] <- if (again) {
+  the_cluster$plans[[id]]$tries[[group]] <- if (again) {
     list(
       at_s = proc.time()[["elapsed"]] + tries$pause_s, paused_s = paused_s,
       pause_s = 2 * tries$pause_s
@@ -462,10 +465,10 @@ lasting_reasons <- c(
 # Another is asked for; until it is there, they are pending.
 leave_hosts <- function() {
   plans_drop()
-  for (key in names(the$hosts)) {
-    leaves <- the$hosts[[key]]$leaves
+  for (key in names(the_host$hosts)) {
+    leaves <- the_host$hosts[[key]]$leaves
     left <- is.null(leaves) ||
-      .Call(ffi_cluster_move, leaves$id, leaves$group, the$hosts[[key]]$pointer) > 0L
+      .Call(ffi_cluster_move, leaves$id, leaves$group, the_host$hosts[[key]]$pointer) > 0L
     if (!left) drop_host(key)
   }
   groups <- linked_groups()
@@ -481,10 +484,10 @@ leave_hosts <- function() {
 
 # list(id, group, plan, link) of each group that has a host and heals.
 linked_groups <- function() {
-  groups <- do.call(c, lapply(names(the$plans), function(id) {
-    plans <- the$plans[[id]]$plans
+  groups <- do.call(c, lapply(names(the_cluster$plans), function(id) {
+    plans <- the_cluster$plans[[id]]$plans
     lapply(seq_along(plans), function(group) {
-      link <- the$hosts[[c(plans[[group]]$host$key, "none")[1L]]]
+      link <- the_host$hosts[[c(plans[[group]]$host$key, "none")[1L]]]
       list(id = id, group = group, plan = plans[[group]], link = link)
     })
   }))
@@ -501,7 +504,7 @@ look_at_limit <- function(due, left_s) {
   } else {
     # Slurm may not have answered, and an administrator may shorten a limit.
     link$look_s <- proc.time()[["elapsed"]] + min(left_s - link$margin_s, 600)
-    the$hosts[[link$key]] <- link
+    the_host$hosts[[link$key]] <- link
   }
 }
 
@@ -521,9 +524,9 @@ set_link_aside <- function(link, id, group) {
   link$key <- paste(key, link$name)
   link$leaves <- list(id = as.integer(id), group = group)
   link$look_s <- NULL
-  the$hosts[[key]] <- NULL
-  the$hosts[[link$key]] <- link
-  the$servers <- lapply(the$servers, function(server) {
+  the_host$hosts[[key]] <- NULL
+  the_host$hosts[[link$key]] <- link
+  the_cluster$servers <- lapply(the_cluster$servers, function(server) {
     if (identical(server$host$key, key)) {
       server$host$key <- link$key
       server$key <- paste(link$key, server$key)
@@ -535,7 +538,7 @@ set_link_aside <- function(link, id, group) {
 
 # Has join_hosts() called again when it is needed.
 plan_look <- function() {
-  soon_s <- vapply(as.list(the$hosts), function(link) {
+  soon_s <- vapply(as.list(the_host$hosts), function(link) {
     if (is.null(link$leaves)) c(link$look_s, Inf)[1L] - proc.time()[["elapsed"]] else 0.2
   }, 0)
   .Call(ffi_remotes_look, min(forever_s, soon_s))
@@ -544,8 +547,8 @@ plan_look <- function() {
 # list(id, group, plan) of each group of a cluster whose host isn't there yet.
 later_groups <- function() {
   plans_drop()
-  do.call(c, lapply(names(the$plans), function(id) {
-    kept <- the$plans[[id]]
+  do.call(c, lapply(names(the_cluster$plans), function(id) {
+    kept <- the_cluster$plans[[id]]
     lapply(kept$later, function(group) {
       list(id = id, group = group, plan = kept$plans[[group]])
     })
@@ -566,7 +569,7 @@ join_host <- function(plan, id, group, begun) {
   where <- host_shown(plan)
   failed <- inherits(joined, "error")
   if (failed) end_link(plan)
-  kept <- the$plans[[id]]
+  kept <- the_cluster$plans[[id]]
   if (is.null(kept)) {
     return(invisible()) # the cluster is gone meanwhile
   }
@@ -581,9 +584,9 @@ join_host <- function(plan, id, group, begun) {
   if (is.null(waiting)) {
     return(invisible()) # the cluster is gone, or the server, which is asked for again
   }
-  the$plans[[id]]$later <- setdiff(kept$later, group)
-  the$plans[[id]]$tries[[as.character(group)]] <- NULL
-  if (failed) the$plans[[id]]$lost <- union(kept$lost, group)
+  the_cluster$plans[[id]]$later <- setdiff(kept$later, group)
+  the_cluster$plans[[id]]$tries[[as.character(group)]] <- NULL
+  if (failed) the_cluster$plans[[id]]$lost <- union(kept$lost, group)
   if (failed) {
     inform_muster("server", paste0("No workers can start on ", where, "."),
       details = conditionMessage(joined),

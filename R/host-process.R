@@ -44,12 +44,12 @@ muster_host <- function() {
       errno = opened$errno, call = sys.call()
     )
   }
-  the$temp_root <- host_root()
-  on.exit(unlink(the$temp_root, recursive = TRUE))
+  the_host$temp_root <- host_root()
+  on.exit(unlink(the_host$temp_root, recursive = TRUE))
   .Call(ffi_host_say, host_facts())
   # Slurm tells all processes of a job; that is the loss of the host.
   .Call(ffi_host_heed, nzchar(Sys.getenv("SLURM_JOB_ID")))
-  while (!is.null(order <- .Call(ffi_host_next, the$temp_root))) {
+  while (!is.null(order <- .Call(ffi_host_next, the_host$temp_root))) {
     serve_order(order)
   }
   .Call(ffi_host_end, 5)

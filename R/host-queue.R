@@ -30,7 +30,7 @@ job_of_output <- function(output) {
 
 # check_command() gives "4711 (by `srun ...`)" if the command of a plan waits, as check_job().
 check_command <- function(plan, now_s) {
-  link <- the$hosts[[plan$host$key]]
+  link <- the_host$hosts[[plan$host$key]]
   state <- .Call(ffi_remote_state, link$pointer)
   output <- paste0(state$output, state$skipped)
   waits <- waits_in_queue(output)
@@ -39,8 +39,8 @@ check_command <- function(plan, now_s) {
     # One that never waited has run since it began.
     return(check_running(plan, now_s, if (isTRUE(link$waited)) now_s else link$begun_s))
   }
-  the$hosts[[plan$host$key]]["ran_s"] <- list(NULL)
-  the$hosts[[plan$host$key]]$waited <- TRUE
+  the_host$hosts[[plan$host$key]]["ran_s"] <- list(NULL)
+  the_host$hosts[[plan$host$key]]$waited <- TRUE
   most_s <- c(plan$host$queue_timeout, Inf)[1L]
   job <- job_of_output(output)
   if (now_s - link$begun_s > most_s) {

@@ -104,7 +104,7 @@ slurm_failures <- c(list(
 why_ended <- function(plan, state, output) {
   known <- launch_failure(plan$host, output, exit_field(state, "code"))
   if (identical(known$reason, "other") && is_queued(plan) && state$how != exits[["none"]]) {
-    reason <- slurm_end(the$hosts[[plan$host$key]]$name)
+    reason <- slurm_end(the_host$hosts[[plan$host$key]]$name)
     known <- c(Filter(function(one) one$reason %in% reason, slurm_failures), list(known))[[1L]]
   }
   known

@@ -86,8 +86,8 @@ is_asleep <- function(plan) isTRUE(plan$asleep)
 
 # Of a cluster that has just started.
 begin_scaling <- function(id, asleep, idle_s, call) {
-  the$plain <- FALSE
-  the$scales <- the$plans[[as.character(id)]]$scales <- TRUE
+  the_cluster$plain <- FALSE
+  the_cluster$scales <- the_cluster$plans[[as.character(id)]]$scales <- TRUE
   if (!.Call(ffi_cluster_scale, id, as.raw(asleep), idle_s)) {
     abort_muster("limit", "There is no memory for a cluster with `scale`.", call = call)
   }
@@ -97,10 +97,10 @@ begin_scaling <- function(id, asleep, idle_s, call) {
 
 # wake_hosts() has groups wait for a host, which join_hosts() asks for.
 wake_hosts <- function() {
-  for (id in names(the$plans)) {
+  for (id in names(the_cluster$plans)) {
     for (group in .Call(ffi_cluster_woken, as.integer(id))) {
-      plan <- the$plans[[id]]$plans[[group]]
-      link <- the$hosts[[plan$host$key]]
+      plan <- the_cluster$plans[[id]]$plans[[group]]
+      link <- the_host$hosts[[plan$host$key]]
       if (!is.null(link) && is_up(link)) set_link_aside(link, id, group) else end_link(plan)
       await_later(id, group)
     }
@@ -110,7 +110,8 @@ wake_hosts <- function() {
 # A task was submitted, and nobody may wait for it soon.
 wake_for_task <- function(id) {
   id <- as.character(id)
-  if (isTRUE(the$plans[[id]]$scales) && .Call(ffi_cluster_wakes, as.integer(id))) join_hosts()
+  scales <- isTRUE(the_cluster$plans[[id]]$scales)
+  if (scales && .Call(ffi_cluster_wakes, as.integer(id))) join_hosts()
 }
 
 # ---- Hosts with data
@@ -118,7 +119,7 @@ wake_for_task <- function(id) {
 # keep_hosts() has the hosts of these nodes be there until let_hosts_go() gets its value.
 keep_hosts <- function(cl) {
   id <- .subset2(cl[[1L]], "id")
-  if (!isTRUE(the$plans[[as.character(id)]]$scales)) {
+  if (!isTRUE(the_cluster$plans[[as.character(id)]]$scales)) {
     return(NULL)
   }
   groups <- unique(.Call(ffi_nodes_groups, cl))

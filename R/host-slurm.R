@@ -200,7 +200,7 @@ watch_jobs <- function(plans, watch) {
   watch$look_s <- now_s + min(30, max(1, (now_s - watch$begun_s) / 10))
   queued <- Filter(is_queued, plans)
   jobs <- if (length(queued)) {
-    pending_jobs(vapply(queued, function(plan) the$hosts[[plan$host$key]]$name, ""))
+    pending_jobs(vapply(queued, function(plan) the_host$hosts[[plan$host$key]]$name, ""))
   }
   found <- lapply(plans, function(plan) {
     tryCatch(
@@ -217,12 +217,12 @@ watch_jobs <- function(plans, watch) {
 # runs, or has ended.
 check_job <- function(plan, jobs, now_s) {
   key <- plan$host$key
-  link <- the$hosts[[key]]
+  link <- the_host$hosts[[key]]
   job <- jobs[[link$name]]
   if (is.null(job)) {
     return(check_running(plan, now_s, now_s))
   }
-  the$hosts[[key]]["ran_s"] <- list(NULL)
+  the_host$hosts[[key]]["ran_s"] <- list(NULL)
   if (now_s - link$begun_s > plan$host$queue_timeout) {
     abort_muster("timeout",
       paste0("Job ", job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
@@ -239,8 +239,8 @@ check_job <- function(plan, jobs, now_s) {
 # A command that doesn't wait in a queue, since `since_s` at the latest, has the time of any other.
 check_running <- function(plan, now_s, since_s) {
   key <- plan$host$key
-  link <- the$hosts[[key]]
-  if (is.null(link$ran_s)) the$hosts[[key]]$ran_s <- link$ran_s <- since_s
+  link <- the_host$hosts[[key]]
+  if (is.null(link$ran_s)) the_host$hosts[[key]]$ran_s <- link$ran_s <- since_s
   if (now_s - link$ran_s > plan_timeout(plan)) {
     plan$host$command <- link$command
     abort_link(.Call(ffi_remote_state, link$pointer), plan)

@@ -13,13 +13,13 @@ note_export <- function(what) {
   values <- if (length(args) == 1L) args[[1L]] else structure(args[2L], names = args[[1L]])
   # Sequences are small on the way. What is large must not be kept in memory for this.
   key <- if (what[[4L]]) what[[3L]] else args
-  if (!identical(the$exported$key, key)) {
-    the$exported <- list(key = key, content = vapply(values, export_content, ""))
+  if (!identical(the_map$exported$key, key)) {
+    the_map$exported <- list(key = key, content = vapply(values, export_content, ""))
   }
   node <- what[[1L]]
   id <- as.character(.subset2(node, "id"))
   for (i in seq_along(values)) {
-    note_content(id, names(values)[i], the$exported$content[[i]], .subset2(node, "rank"))
+    note_content(id, names(values)[i], the_map$exported$content[[i]], .subset2(node, "rank"))
   }
 }
 
@@ -30,24 +30,26 @@ export_content <- function(value) {
 is_export <- function(value) utils::object.size(value) >= export_bytes
 
 note_content <- function(id, name, content, rank) {
-  known <- the$exports[[id]][[name]]
+  known <- the_map$exports[[id]][[name]]
   ranks <- if (identical(known$content, content)) c(known$ranks, rank) else rank
-  the$exports[[id]][[name]] <- if (!is.na(content)) list(content = content, ranks = unique(ranks))
+  export <- if (!is.na(content)) list(content = content, ranks = unique(ranks))
+  the_map$exports[[id]][[name]] <- export
 }
 
 # Workers that joined have what all others were told.
 note_joined <- function(pointer, id, ranks) {
   state <- vapply(.Call(ffi_cluster_status, pointer), `[[`, "", "state")
   others <- setdiff(which(!state %in% c("lost", "stopped", "left")), ranks)
-  for (name in names(the$exports[[id]])) {
-    known <- the$exports[[id]][[name]]$ranks
-    if (all(others %in% known)) the$exports[[id]][[name]]$ranks <- union(known, ranks)
+  for (name in names(the_map$exports[[id]])) {
+    known <- the_map$exports[[id]][[name]]$ranks
+    if (all(others %in% known)) the_map$exports[[id]][[name]]$ranks <- union(known, ranks)
   }
 }
 
 # Of clusters that are gone.
 drop_exports <- function() {
-  the$exports <- the$exports[names(the$exports) %in% as.character(.Call(ffi_cluster_ids))]
+  there <- names(the_map$exports) %in% as.character(.Call(ffi_cluster_ids))
+  the_map$exports <- the_map$exports[there]
 }
 
 # found: what find_needs() is about to give. What all of these workers have goes from its globals,
@@ -66,7 +68,7 @@ without_exports <- function(found, cl) {
 }
 
 exports_of <- function(cl) {
-  if (!length(the$exports) || !inherits(cl, "cluster") || !length(cl)) {
+  if (!length(the_map$exports) || !inherits(cl, "cluster") || !length(cl)) {
     return(NULL)
   }
   nodes <- Filter(function(node) inherits(node, "muster_node"), unclass(cl))
@@ -75,5 +77,5 @@ exports_of <- function(cl) {
     return(NULL)
   }
   ranks <- vapply(nodes, function(node) .subset2(node, "rank"), 0L)
-  Filter(function(known) all(ranks %in% known$ranks), the$exports[[ids]])
+  Filter(function(known) all(ranks %in% known$ranks), the_map$exports[[ids]])
 }

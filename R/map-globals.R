@@ -98,8 +98,8 @@ name_large <- function(values) {
   sizes <- vapply(values, sent_bytes, 0)
   for (name in names(sizes)[sizes >= large_bytes]) {
     key <- paste(name, sizes[[name]])
-    if (key %in% the$named) next
-    the$named <- c(the$named, key)
+    if (key %in% the_map$named) next
+    the_map$named <- c(the_map$named, key)
     inform_muster("large",
       paste0(
         "`", name, "` (", bytes_text(sizes[[name]]), "), which your function uses, is sent to ",
@@ -122,8 +122,8 @@ note_frames <- function(fun) {
   sizes <- sort(unlist(sizes), decreasing = TRUE)
   for (name in names(sizes)[sizes >= frame_bytes_told]) {
     key <- paste(name, sizes[[name]], "around")
-    if (key %in% the$named) next
-    the$named <- c(the$named, key)
+    if (key %in% the_map$named) next
+    the_map$named <- c(the_map$named, key)
     inform_muster("large",
       paste0(
         "`", name, "` (", bytes_text(sizes[[name]]), ") is where your function was made: each of ",

@@ -3,6 +3,15 @@
 # C code decides how elements are handed out (src/sched/pieces.h). This code carries out its
 # actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
+# What this session knows of its maps.
+the_map <- new.env(parent = emptyenv())
+the_map$paced <- NULL # the last map's job, and what its elements took: list(job, seconds)
+the_map$results <- NULL # of the last map, if it was ended early
+the_map$own_groups <- 0 # how many groups of own_group() there were
+the_map$named <- character() # large objects that messages have named
+the_map$exports <- list() # what workers were given: by cluster and name, list(content, ranks)
+the_map$exported <- NULL # of the message that gave it last: list(key, content)
+
 # An environment, since both submitting tasks and taking answers change it. words: see map_words.
 # elements: see elements_of().
 new_map <- function(cl, elements, job, stream, terms, words, call) {
@@ -33,7 +42,7 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   heals <- map$held[[4L]]
   map$queue <- .Call(ffi_pieces_new, as.double(c(
     map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead,
-    if (identical(the$paced$job, map$job_name)) the$paced$seconds else 0
+    if (identical(the_map$paced$job, map$job_name)) the_map$paced$seconds else 0
   )))
   map
 }
@@ -49,7 +58,7 @@ run_map <- function(map, progress) {
   })
   map$progress <- new_progress(progress, map$n, map$words$some)
   withCallingHandlers(go_through(map), interrupt = function(c) map$stopped <- TRUE)
-  the$paced <- list(job = map$job_name, seconds = .Call(ffi_pieces_each, map$queue))
+  the_map$paced <- list(job = map$job_name, seconds = .Call(ffi_pieces_each, map$queue))
   whole <- TRUE
 }
 
@@ -101,7 +110,7 @@ map_submit <- function(map) {
 }
 
 # A group that nothing else is in.
-own_group <- function() the$own_groups <- the$own_groups + 1
+own_group <- function() the_map$own_groups <- the_map$own_groups + 1
 
 piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
 

@@ -24,9 +24,9 @@
 #' str(cluster_results())
 #' cluster_stop(cl)
 #' @export
-cluster_results <- function() the$results
+cluster_results <- function() the_map$results
 
-forget_results <- function() the$results <- NULL
+forget_results <- function() the_map$results <- NULL
 
 # Runs while R leaves a map: takes the values that have come, without signalling conditions.
 take_rest <- function(map) {
@@ -45,7 +45,7 @@ take_rest <- function(map) {
 
 # Then. After Ctrl-C nothing else says that there are results; an error does.
 keep_results <- function(map) {
-  the$results <- structure(results_left(map), names = map$names)
+  the_map$results <- structure(results_left(map), names = map$names)
   if (isTRUE(map$stopped)) {
     inform_muster("ended",
       paste0(

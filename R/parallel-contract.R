@@ -5,6 +5,18 @@
 # since `[` on a cluster keeps its class only: a node is an environment, and its
 # attribute `peer` is the pointer that C code wants (quicker to reach than a variable).
 
+# What this session knows of other packages, and what they use of clusters.
+the_parallel <- new.env(parent = emptyenv())
+the_parallel$default <- FALSE # does makeCluster() start muster?
+the_parallel$defined <- FALSE # does S4 know the classes of clusters?
+the_parallel$signals <- NULL # connections of this session with itself, see node_con()
+the_parallel$loop_cluster <- NULL # hides list(workers, cl), which registerDoMuster() has started
+the_parallel$plans <- list() # of futures, with the clusters that they started: list(options, cl)
+the_parallel$promises <- list() # of tasks: environments with task, resolve, reject, loop, settled
+the_parallel$promises_pid <- NULL # the process that they belong to
+the_parallel$listens <- list() # by id of an event loop that waits: a function that ends that
+the_parallel$turns <- integer() # ids of event loops that will look for tasks in their next turn
+
 #' @exportS3Method parallel::sendData
 sendData.muster_node <- function(node, data) {
   # The caller of sendCall(), which calls postNode(), which calls the generic.

@@ -35,12 +35,12 @@ muster_default <- function(on = TRUE) {
   }
   if (on) {
     suppressWarnings(register("MUSTER", start_cluster_type, make.default = TRUE))
-    the$default <- TRUE
-  } else if (the$default) {
+    the_parallel$default <- TRUE
+  } else if (the_parallel$default) {
     # Back to R's own type, with the starter that R registers.
     starter <- get("makePSOCKcluster", asNamespace("parallel"))
     suppressWarnings(register("PSOCK", starter, make.default = TRUE))
-    the$default <- FALSE
+    the_parallel$default <- FALSE
   }
   invisible(on)
 }

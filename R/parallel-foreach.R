@@ -94,7 +94,7 @@ registerDoMuster <- function(cl = availableCores(), seed = FALSE, retries = NULL
 # There is one at a time that was started for loops.
 loop_cluster <- function(workers, call) {
   # Only the registered backend keeps it: after registerDoSEQ() R collects it, which stops it.
-  known <- .Call(ffi_hidden, the$loop_cluster)
+  known <- .Call(ffi_hidden, the_parallel$loop_cluster)
   running <- !is.null(known) && is_running(known$cl)
   if (running && identical(known$workers, workers)) {
     return(known$cl)
@@ -105,7 +105,7 @@ loop_cluster <- function(workers, call) {
   })
   if (running) cluster_stop(known$cl)
   known <- list(workers = workers, cl = cl)
-  the$loop_cluster <- .Call(ffi_hide, .subset2(cl[[1L]], "cluster"), known)
+  the_parallel$loop_cluster <- .Call(ffi_hide, .subset2(cl[[1L]], "cluster"), known)
   cl
 }
 

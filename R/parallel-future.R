@@ -123,7 +123,7 @@ cluster_of <- function(backend) {
 future_cluster <- function(workers, options, call) {
   if (inherits(workers, "AsIs")) class(workers) <- setdiff(class(workers), "AsIs")
   options <- c(list(workers), options)
-  for (known in the$future_clusters) {
+  for (known in the_parallel$plans) {
     if (identical(known$options, options) && is_running(known$cl)) {
       return(known$cl)
     }
@@ -134,7 +134,7 @@ future_cluster <- function(workers, options, call) {
     e$call <- call # its own has the values of all arguments
     raise_condition(e)
   })
-  the$future_clusters <- c(the$future_clusters, list(list(options = options, cl = cl)))
+  the_parallel$plans <- c(the_parallel$plans, list(list(options = options, cl = cl)))
   cl
 }
 
@@ -159,7 +159,7 @@ stopWorkers.MusterFutureBackend <- function(backend, interrupt = TRUE, ...) {
   lapply(running, forget_future)
   if (!is.null(backend[["start"]])) {
     cl <- backend[["cluster"]]
-    the$future_clusters <- Filter(function(one) !identical(one$cl, cl), the$future_clusters)
+    the_parallel$plans <- Filter(function(one) !identical(one$cl, cl), the_parallel$plans)
     if (is_running(cl)) cluster_stop(cl)
   }
   TRUE
@@ -203,7 +203,7 @@ launchFuture.MusterFutureBackend <- function(backend, future, ...) {
   if (is.integer(task)) abort_submit(cl, task, quote(future()))
   attr(task, "quiet") <- TRUE # future itself looks at random numbers
   attr(task, "free") <- TRUE # and at references
-  if (the$scales) wake_for_task(.subset2(cl[[1L]], "id"))
+  if (the_cluster$scales) wake_for_task(.subset2(cl[[1L]], "id"))
   future[["task"]] <- task
   future[["state"]] <- "running"
   register_future(future)

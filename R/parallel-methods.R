@@ -109,8 +109,8 @@ class_definitions <- local({
 
 # Defines them, once in a process: before the first cluster is there.
 define_classes <- function() {
-  if (!the$defined) {
-    the$defined <- TRUE
+  if (!the_parallel$defined) {
+    the_parallel$defined <- TRUE
     methods::cacheMetaData(class_definitions, attach = TRUE)
   }
 }
@@ -118,7 +118,7 @@ define_classes <- function() {
 # parallel's and snow's methods that wait for the first answer.
 waits_for_one <- function(f) {
   name <- "recvOneData.SOCKcluster"
-  identical(f, the$receive_one) ||
+  identical(f, the_parallel$receive_one) ||
     (isNamespaceLoaded("snow") && identical(f, get0(name, asNamespace("snow"))))
 }
 

@@ -47,7 +47,7 @@ as.promise.muster_task <- function(x) {
       task = x, resolve = resolve, reject = reject, loop = later::current_loop(), settled = FALSE
     ), parent = emptyenv())
     drop_inherited()
-    the$promises <- c(the$promises, promise)
+    the_parallel$promises <- c(the_parallel$promises, promise)
     on.exit(listen_on())
     .Call(ffi_notify, TRUE)
     # After that: what ends from now on makes the descriptor readable.
@@ -67,11 +67,11 @@ has_later <- function() {
 
 # A forked child leaves its parent's promises to the parent.
 drop_inherited <- function() {
-  if (!identical(the$promises_pid, Sys.getpid())) {
-    the$promises <- list()
-    the$listens <- list()
-    the$turns <- integer()
-    the$promises_pid <- Sys.getpid()
+  if (!identical(the_parallel$promises_pid, Sys.getpid())) {
+    the_parallel$promises <- list()
+    the_parallel$listens <- list()
+    the_parallel$turns <- integer()
+    the_parallel$promises_pid <- Sys.getpid()
   }
 }
 
@@ -88,21 +88,21 @@ tasks_are_over <- function(loop) {
 }
 
 promises_of <- function(loop) {
-  Filter(function(promise) identical(promise$loop, loop), the$promises)
+  Filter(function(promise) identical(promise$loop, loop), the_parallel$promises)
 }
 
 # Has each event loop that has promises wait for the descriptor, once; or go on with its next turn
 # if something is over that hasn't been seen to. Runs no code of the user's. All loops share the
 # descriptor: what was read from it here may have been meant for others.
 listen_on <- function() {
-  if (!length(the$promises)) {
+  if (!length(the_parallel$promises)) {
     return(invisible())
   }
   goes_on <- function(promise) !promise$settled && later::exists_loop(promise$loop)
-  the$promises <- Filter(goes_on, the$promises)
-  fd <- .Call(ffi_notify, length(the$promises) > 0L)
-  news <- have_news(lapply(the$promises, `[[`, "task"))
-  loops <- lapply(the$promises, `[[`, "loop")
+  the_parallel$promises <- Filter(goes_on, the_parallel$promises)
+  fd <- .Call(ffi_notify, length(the_parallel$promises) > 0L)
+  news <- have_news(lapply(the_parallel$promises, `[[`, "task"))
+  loops <- lapply(the_parallel$promises, `[[`, "loop")
   stop_listening(unique(loops[!news]))
   for (loop in unique(loops[news])) turn_in(loop)
   for (loop in unique(loops[!news])) listen_in(loop, fd)
@@ -111,9 +111,9 @@ listen_on <- function() {
 # Of other loops than these: a loop that waits for nothing isn't to seem busy.
 stop_listening <- function(loops) {
   ids <- vapply(loops, function(loop) as.character(loop$id), "")
-  for (id in setdiff(names(the$listens), ids)) {
-    the$listens[[id]]()
-    the$listens[[id]] <- NULL
+  for (id in setdiff(names(the_parallel$listens), ids)) {
+    the_parallel$listens[[id]]()
+    the_parallel$listens[[id]] <- NULL
   }
 }
 
@@ -128,9 +128,9 @@ have_news <- function(tasks) {
 
 listen_in <- function(loop, fd) {
   id <- as.character(loop$id)
-  if (is.null(the$listens[[id]])) {
-    the$listens[[id]] <- later::later_fd(function(ready) {
-      the$listens[[id]] <- NULL
+  if (is.null(the_parallel$listens[[id]])) {
+    the_parallel$listens[[id]] <- later::later_fd(function(ready) {
+      the_parallel$listens[[id]] <- NULL
       tasks_are_over(loop)
     }, fd, loop = loop)
   }
@@ -138,12 +138,12 @@ listen_in <- function(loop, fd) {
 
 turn_in <- function(loop) {
   force(loop)
-  if (!loop$id %in% the$turns) {
+  if (!loop$id %in% the_parallel$turns) {
     later::later(function() {
-      the$turns <- setdiff(the$turns, loop$id)
+      the_parallel$turns <- setdiff(the_parallel$turns, loop$id)
       tasks_are_over(loop)
     }, loop = loop)
-    the$turns <- c(the$turns, loop$id)
+    the_parallel$turns <- c(the_parallel$turns, loop$id)
   }
 }
 
@@ -172,9 +172,9 @@ settle_promise <- function(promise) {
 reject_promises <- function() {
   drop_inherited()
   error <- tryCatch(abort_foreign(NULL), error = identity)
-  for (promise in the$promises) {
+  for (promise in the_parallel$promises) {
     if (!promise$settled) promise$reject(error)
   }
-  the$promises <- list()
+  the_parallel$promises <- list()
   stop_listening(list())
 }

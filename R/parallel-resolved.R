@@ -8,15 +8,15 @@ node_con <- function(is_ready) {
   which <- if (is_ready) "ready" else "waiting"
   if (!signals_work()) {
     signals_close()
-    the$signals <- signals_open()
+    the_parallel$signals <- signals_open()
   }
-  the$signals[[which]]
+  the_parallel$signals[[which]]
 }
 
 # FALSE also after closeAllConnections(), or after somebody closed a node's `con`: their numbers
 # may be those of the user's files then, which must not even be looked at.
 signals_work <- function() {
-  signals <- the$signals
+  signals <- the_parallel$signals
   !is.null(signals) && connection_lives(signals$ready) && connection_lives(signals$waiting) &&
     tryCatch(signals_differ(signals), error = function(e) FALSE)
 }
@@ -50,8 +50,8 @@ signals_open <- function() {
 
 # If a node's `con` is read later, new ones are opened.
 signals_close <- function() {
-  signals_shut(the$signals)
-  the$signals <- NULL
+  signals_shut(the_parallel$signals)
+  the_parallel$signals <- NULL
 }
 
 signals_drop <- function() {

@@ -1,6 +1,12 @@
 # Stages of a cluster's shuffles, on the session's side: recipes, and handles to them. How they are
 # run: partition-run.R. docs/SHUFFLE.md explains the terms.
 
+# What this session knows of data on the workers.
+the_partition <- new.env(parent = emptyenv())
+the_partition$shuffles <- list() # of clusters: stages and their plan, by id
+the_partition$shuffles_pid <- 0L # the process that they belong to
+the_partition$folds <- 0 # how many summaries have been folded
+
 # The session's state for one cluster's stages: plan, a record of each stage by number, drops not
 # yet sent to workers. It doesn't keep the cluster. A forked child starts with an empty one: its
 # clusters have their own numbers.
@@ -11,12 +17,12 @@ shuffle_of <- function(cl, call) {
     abort_submit(cl, outcome, call)
   }
   check_one_host(cl, call)
-  if (the$shuffles_pid != Sys.getpid()) {
-    the$shuffles <- list()
-    the$shuffles_pid <- Sys.getpid()
+  if (the_partition$shuffles_pid != Sys.getpid()) {
+    the_partition$shuffles <- list()
+    the_partition$shuffles_pid <- Sys.getpid()
   }
   id <- as.character(.subset2(cl[[1L]], "id"))
-  known <- the$shuffles[[id]]
+  known <- the_partition$shuffles[[id]]
   if (!is.null(known)) {
     return(known)
   }
@@ -31,7 +37,7 @@ shuffle_of <- function(cl, call) {
   shuffle$seen <- NULL # the workers when that was last looked through, see memory_see()
   shuffle$tag <- memory_tag()
   shuffle$folders <- character() # where they may be, other than in temporary directories
-  the$shuffles[[id]] <- shuffle
+  the_partition$shuffles[[id]] <- shuffle
   shuffle
 }
 
@@ -48,12 +54,12 @@ check_one_host <- function(cl, call) {
 
 # Handles of clusters that are gone may stay; the data of their functions doesn't.
 drop_shuffles <- function() {
-  gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)
-  for (shuffle in the$shuffles[gone]) {
+  gone <- !names(the_partition$shuffles) %in% .Call(ffi_cluster_ids)
+  for (shuffle in the_partition$shuffles[gone]) {
     for (record in shuffle$stages) .Call(ffi_job_release, .Call(ffi_hidden, record$stage)$job)
     remove_files(shuffle)
   }
-  the$shuffles <- the$shuffles[!gone]
+  the_partition$shuffles <- the_partition$shuffles[!gone]
 }
 
 # A new stage: an environment with everything needed to make its parts. It lives as long as its

@@ -144,8 +144,8 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
   plan$results <- lapply(plan$results, function(one) one[names(one) != "fun"])
   whole <- Filter(Negate(is.null), funs)
   if (!length(whole)) {
-    the$folds <- the$folds + 1
-    fold <- list(kind = "fold", by = by, plan = plan, asks = FALSE, tag = the$folds)
+    the_partition$folds <- the_partition$folds + 1
+    fold <- list(kind = "fold", by = by, plan = plan, asks = FALSE, tag = the_partition$folds)
     if (is.null(parts)) {
       folded <- folded_parts(p, fold, call)
       parts <- folded$parts

@@ -275,7 +275,7 @@ more_nodes <- function(node, count, call, bare = FALSE) {
       details = c(why_text(status$failure), output_lines(status$output)), call = call
     )
   }
-  if (isFALSE(grown$lacking) && length(the$exports)) {
+  if (isFALSE(grown$lacking) && length(the_map$exports)) {
     note_joined(pointer, as.character(.subset2(node, "id")), seq(grown$from, length.out = count))
   }
   if (isTRUE(grown$lacking)) {

@@ -84,7 +84,7 @@ start_own <- function(o, group, validate, auto_stop, call) {
     muster_error_launch = function(e) raise_condition(with_command(e, o, group$route))
   )
   if (!auto_stop) {
-    the$kept <- c(the$kept, opened$pointer)
+    the_worker$kept <- c(the_worker$kept, opened$pointer)
   }
   nodes <- new_nodes(opened$nodes, opened, opened$groups, opened$of)
   info <- if (validate) parallel::clusterCall(new_cluster(nodes[1L]), session_facts)[[1L]]

@@ -12,7 +12,7 @@ stock_node <- function(worker, auto_stop = TRUE) {
     notes = .Call(ffi_hide, worker$link, new_notes()), session_info = NULL, stopped = FALSE
   ), parent = emptyenv())
   if (!auto_stop) {
-    the$kept <- c(the$kept, worker$link)
+    the_worker$kept <- c(the_worker$kept, worker$link)
   }
   makeActiveBinding("con", light_function(quote(stock_con_of(node)), node), node)
   structure(node, class = "muster_stock_node")
@@ -181,9 +181,9 @@ stock_stop <- function(nodes) {
     .Call(ffi_stock_close, node$link)
     node$stopped <- TRUE
   }
-  the$kept <- Filter(function(one) !any(vapply(nodes, function(node) {
+  the_worker$kept <- Filter(function(one) !any(vapply(nodes, function(node) {
     identical(node$link, one)
-  }, NA)), the$kept)
+  }, NA)), the_worker$kept)
   signals_drop()
   stock_reap(lapply(nodes, `[[`, "process"), 5)
 }

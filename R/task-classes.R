@@ -28,9 +28,9 @@ packages_for <- function(classes) {
     return(character())
   }
   loaded <- loadedNamespaces()
-  last <- the$classes
+  last <- the_task$classes
   if (!identical(last$classes, classes) || !identical(last$loaded, loaded)) {
-    last <- the$classes <- list(
+    last <- the_task$classes <- list(
       classes = classes, loaded = loaded, packages = seek_packages(classes, loaded)
     )
   }
@@ -62,13 +62,13 @@ superclasses <- function(class, package) {
 # The classes that a package's S4 methods are for.
 s4_classes <- function(name) {
   space <- asNamespace(name)
-  known <- the$s4_classes[[name]]
+  known <- the_task$s4_classes[[name]]
   if (!identical(known$space, space)) {
     tables <- ls(space, all.names = TRUE, pattern = "^[.]__T__")
     signatures <- unlist(lapply(tables, function(table) names(space[[table]])))
     classes <- unique(unlist(strsplit(as.character(signatures), "#", fixed = TRUE)))
     known <- list(space = space, classes = classes)
-    the$s4_classes[[name]] <- known
+    the_task$s4_classes[[name]] <- known
   }
   known$classes
 }
@@ -95,8 +95,8 @@ owner_of <- function(fun) {
 # Loads packages that objects of another process need. What can't be loaded is told once.
 load_packages <- function(packages) {
   for (name in packages[!vapply(packages, isNamespaceLoaded, NA)]) {
-    if (requireNamespace(name, quietly = TRUE) || name %in% the$not_loaded) next
-    the$not_loaded <- c(the$not_loaded, name)
+    if (requireNamespace(name, quietly = TRUE) || name %in% the_task$not_loaded) next
+    the_task$not_loaded <- c(the_task$not_loaded, name)
     warn_muster("package",
       paste0(
         "Package ", name, ", which the class of an object needs that was sent, can't be loaded."

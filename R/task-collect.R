@@ -61,7 +61,7 @@ tasks_collect <- function(tasks, timeout = Inf, on_error = c("stop", "return"), 
     FALSE
   })
   if (length(left)) abort_left(tasks, left, timeout, call, results = results)
-  if (the$drawn) tell_drawn(call)
+  if (the_cluster$drawn) tell_drawn(call)
   results
 }
 
@@ -78,7 +78,7 @@ tasks_race <- function(tasks, timeout = Inf, cancel = FALSE) {
   })
   if (is.null(first)) abort_left(tasks, left, timeout, call)
   if (!is.null(first$error)) raise_condition(first$error)
-  if (the$drawn) tell_drawn(call)
+  if (the_cluster$drawn) tell_drawn(call)
   first$value
 }
 
@@ -97,7 +97,7 @@ tasks_any <- function(tasks, timeout = Inf, cancel = FALSE) {
   })
   if (is.null(first) && length(left)) abort_left(tasks, left, timeout, call, errors = errors)
   if (is.null(first)) abort_none(errors, call)
-  if (the$drawn) tell_drawn(call)
+  if (the_cluster$drawn) tell_drawn(call)
   first$value
 }
 

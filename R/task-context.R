@@ -1,6 +1,15 @@
 # The context of tasks: what code in a worker sees of the session without naming it. See
 # src/ffi/session/context.c, and "Options, directory, variables" in ?cluster_map.
 
+# What this session knows of its tasks.
+the_task <- new.env(parent = emptyenv())
+the_task$maps <- list() # of task_map() that may not be over, as of ffi_hide
+the_task$failed <- NULL # the last error that task_debug() can evaluate again
+the_task$variables <- NULL # the environment when it was last looked at, see note_variables()
+the_task$variables_changed <- character() # names of those that have changed since muster was loaded
+the_task$methods <- NULL # that the user has registered: list(counts, s3), see own_methods()
+the_task$dev_loads <- list() # packages that are under load_all(): list(ns, load, code) by name
+
 # By which a worker knows it before it is needed.
 context_mark <- "muster: the context of tasks"
 
@@ -54,20 +63,20 @@ is_plain_option <- function(x, depth) {
 context_variables <- function() {
   note_variables()
   now <- session_variables()
-  structure(now[the$variables_changed], names = the$variables_changed)
+  structure(now[the_task$variables_changed], names = the_task$variables_changed)
 }
 
 # Called before anything starts with the environment as it is, too: a worker has what was set then,
 # even if it is set back before a task is submitted.
 note_variables <- function() {
   now <- session_variables()
-  before <- the$variables
-  the$variables <- now
+  before <- the_task$variables
+  the_task$variables <- now
   if (is.null(before)) {
     return()
   }
   names <- union(names(before), names(now))
   same <- now[names] == before[names]
   changed <- names[!(same %in% TRUE)]
-  the$variables_changed <- union(the$variables_changed, changed)
+  the_task$variables_changed <- union(the_task$variables_changed, changed)
 }

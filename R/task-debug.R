@@ -41,7 +41,7 @@
 task_debug <- function(failed = NULL, step = interactive()) {
   call <- sys.call()
   check_flag(step, "step", call)
-  if (is.null(failed)) failed <- the$failed
+  if (is.null(failed)) failed <- the_task$failed
   if (is.null(failed)) abort_muster("input", "Nothing has failed yet.", call = call)
   if (!inherits(failed, c("muster_task", "muster_error"))) {
     abort_input("failed", "a task, or an error of a map or a task", failed, call)
@@ -54,7 +54,7 @@ task_debug <- function(failed = NULL, step = interactive()) {
 # or sent with it.
 note_failed <- function(error) {
   if (!is.null(error$again)) {
-    the$failed <- structure(class = "muster_error", unclass(error)[c("again", "element")])
+    the_task$failed <- structure(class = "muster_error", unclass(error)[c("again", "element")])
   }
 }
 

@@ -20,7 +20,7 @@ dev_packages <- function() {
       attached = paste0("package:", package) %in% search(),
       needs = intersect(dev, names(getNamespaceImports(package))),
       load = dev_load(package),
-      code = the$dev_loads[[package]]$code
+      code = the_task$dev_loads[[package]]$code
     )
   })
 }
@@ -28,10 +28,10 @@ dev_packages <- function() {
 # How often this package was seen to be loaded anew; notes what it was then.
 dev_load <- function(package) {
   ns <- asNamespace(package)
-  last <- the$dev_loads[[package]]
+  last <- the_task$dev_loads[[package]]
   if (!identical(last$ns, ns)) {
     last <- list(ns = ns, load = max(0L, last$load) + 1L, code = dev_code(package))
-    the$dev_loads[[package]] <- last
+    the_task$dev_loads[[package]] <- last
   }
   last$load
 }

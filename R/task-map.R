@@ -83,7 +83,7 @@ map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
   if (map$n == 0L) end_map(map)
   whole <- TRUE
   if (!map$over) add_map(map)
-  if (the$scales) wake_for_task(.subset2(cl[[1L]], "id"))
+  if (the_cluster$scales) wake_for_task(.subset2(cl[[1L]], "id"))
   map
 }
 
@@ -91,11 +91,11 @@ map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
 add_map <- function(map) {
   map$asked_at <- now_seconds()
   map$id <- .Call(ffi_task_state, map$tasks[[1L]])$id
-  the$maps <- c(open_maps(), .Call(ffi_hide, map, map))
+  the_task$maps <- c(open_maps(), .Call(ffi_hide, map, map))
 }
 
 open_maps <- function() {
-  Filter(function(one) isFALSE(.Call(ffi_hidden, one)$over), the$maps)
+  Filter(function(one) isFALSE(.Call(ffi_hidden, one)$over), the_task$maps)
 }
 
 maps_there <- function(cl) {

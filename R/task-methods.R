@@ -11,11 +11,11 @@ own_methods <- function() {
   names(tables) <- spaces
   tables <- Filter(is.environment, tables)
   counts <- lengths(tables)
-  last <- the$methods
+  last <- the_task$methods
   known <- identical(last$counts, counts) &&
     all(vapply(last$s3, function(one) identical(tables[[one$space]][[one$name]], one$fun), NA))
   if (!known) {
-    the$methods <- last <- list(counts = counts, s3 = own_in_tables(tables))
+    the_task$methods <- last <- list(counts = counts, s3 = own_in_tables(tables))
   }
   c(last$s3, if ("S7" %in% spaces) own_operators())
 }

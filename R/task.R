@@ -166,7 +166,9 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
                         .error_retries = 0L, .timeout = NULL, .priority = 0L, .group = NULL,
                         .label = NULL, .wait = TRUE) {
   # A task without options, as next to all are, is submitted by one call.
-  task <- if (the$plain && nargs() == ...length() + 2L) .Call(ffi_task_try, .cl, .fun, list(...))
+  task <- if (the_cluster$plain && nargs() == ...length() + 2L) {
+    .Call(ffi_task_try, .cl, .fun, list(...))
+  }
   if (!is.null(task) && !is.list(task)) {
     return(task)
   }
@@ -190,7 +192,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   if (!isTRUE(.wait) && !check_flag(.wait, ".wait", sys.call()) && .Call(ffi_queue_full, .cl)) {
     return(NULL)
   }
-  if (!isFALSE(.seed) || length(the$streams)) {
+  if (!isFALSE(.seed) || length(the_cluster$streams)) {
     more$seed <- map_stream(.seed, check_cluster(.cl, sys.call(), ".cl", here = TRUE), sys.call())
   }
   if (is_here(.cl)) {
@@ -209,7 +211,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
     task <- submit_again(task, .cl, .fun, args, found, more, limits, .label, sys.call())
   }
   if (is.null(.seed)) attr(task, "quiet") <- TRUE
-  if (the$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
+  if (the_cluster$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
   task
 }
 
@@ -276,7 +278,7 @@ submit_with_needs <- function(cl, fun, args, found, more, limits, label, needs =
     if (policy == "ignore") more$checks <- FALSE
     more$numbers <- numeric(length(needs$tasks)) # C code fills in those of the results
   }
-  last <- the$task_job
+  last <- the_task$task_job
   id <- .subset2(cl[[1L]], "id")
   same <- !is.null(last) && identical(last$id, id)
   if (!same || !is.null(found) || !last$bare || !identical(last$job$fun, fun)) {
@@ -294,7 +296,7 @@ submit_with_needs <- function(cl, fun, args, found, more, limits, label, needs =
         return(held)
       }
       if (!is.null(last)) .Call(ffi_job_release, last$held[[1L]])
-      last <- the$task_job <- list(id = id, job = job, held = held, bare = is.null(found))
+      last <- the_task$task_job <- list(id = id, job = job, held = held, bare = is.null(found))
     }
   }
   .Call(
@@ -320,8 +322,8 @@ lent_parts <- c("globals", "there", "left", "packages", "namespaces", "methods")
 
 # The job that the last tasks shared is useless without their cluster; another cluster gets its own.
 drop_task_job <- function() {
-  if (!is.null(the$task_job)) .Call(ffi_job_release, the$task_job$held[[1L]])
-  the$task_job <- NULL
+  if (!is.null(the_task$task_job)) .Call(ffi_job_release, the_task$task_job$held[[1L]])
+  the_task$task_job <- NULL
 }
 
 task_function <- function(fun, call) {

@@ -12,7 +12,7 @@
 
 note_warning <- function(condition) {
   if (.Call(ffi_worker_is_task)) {
-    if (!is.null(the$label)) condition <- the$label(condition)
+    if (!is.null(the_worker$label)) condition <- the_worker$label(condition)
     relay_condition(condition, "muffleWarning", acts_on_warning())
   }
 }
@@ -30,7 +30,9 @@ note_immediate <- function(condition) {
   }
 }
 
-say_at_once <- function(said) if (is.null(the$say)) worker_say(said) else the$say(said)
+say_at_once <- function(said) {
+  if (is.null(the_worker$say)) worker_say(said) else the_worker$say(said)
+}
 
 # Sends a value before the answer to the present call.
 worker_say <- function(said) invisible(.Call(ffi_worker_say, said))
@@ -65,7 +67,7 @@ acts_on_warning <- function() {
 # TRUE if messages go to a sink() other than `outfile`.
 is_sunk <- function() {
   to <- sink.number(type = "message")
-  to != 2L && to != the$own_sink
+  to != 2L && to != the_worker$own_sink
 }
 
 # TRUE in a handler of warning(immediate. = TRUE), which the condition doesn't show.

@@ -7,8 +7,8 @@
 
 # What this worker has before its user's code runs.
 note_own_context <- function(orders) {
-  the$own <- list(
-    options = the$boot_options, directory = getwd(), asked = orders$directory,
+  the_worker$own <- list(
+    options = the_worker$boot_options, directory = getwd(), asked = orders$directory,
     locales = vapply(stats::setNames(nm = locale_kinds), Sys.getlocale, ""),
     variables = .Call(ffi_environment), fixed = orders$variables$fixed,
     is_here = !is.null(orders$base)
@@ -26,20 +26,20 @@ context_enter <- function(number) {
       options_step(context), variables_step(context), locales_step(context),
       directory_step(context)
     )
-    the$steps <- Filter(Negate(is.null), steps)
+    the_worker$steps <- Filter(Negate(is.null), steps)
     context_again()
-    length(the$steps) > 0L
+    length(the_worker$steps) > 0L
   })
 }
 
 # Called from C code, too.
 context_again <- function() {
-  suspendInterrupts(for (step in the$steps) step$enter())
+  suspendInterrupts(for (step in the_worker$steps) step$enter())
 }
 
 context_leave <- function() {
   suspendInterrupts({
-    for (step in rev(the$steps)) tryCatch(step$leave(), error = function(e) NULL)
+    for (step in rev(the_worker$steps)) tryCatch(step$leave(), error = function(e) NULL)
   })
 }
 
@@ -47,13 +47,13 @@ context_leave <- function() {
 options_step <- function(context) {
   now <- as.list(.Options)
   wanted <- context$options
-  gone <- setdiff(names(the$brought), names(wanted))
-  gone <- gone[vapply(gone, function(name) identical(now[[name]], the$brought[[name]]), NA)]
+  gone <- setdiff(names(the_worker$brought), names(wanted))
+  gone <- gone[vapply(gone, function(name) identical(now[[name]], the_worker$brought[[name]]), NA)]
   wanted[gone] <- list(NULL)
   base <- now[names(wanted)]
-  boot <- the$own$options[names(wanted)]
+  boot <- the_worker$own$options[names(wanted)]
   differ <- !mapply(identical, base, wanted, SIMPLIFY = TRUE, USE.NAMES = FALSE)
-  own <- names(wanted) %in% names(the$own$options) &
+  own <- names(wanted) %in% names(the_worker$own$options) &
     !mapply(identical, base, boot, SIMPLIFY = TRUE, USE.NAMES = FALSE)
   wanted <- wanted[differ & !own]
   if (isTRUE(wanted[["expressions"]] < now[["expressions"]])) wanted[["expressions"]] <- NULL
@@ -71,7 +71,7 @@ options_step <- function(context) {
     },
     leave = function() {
       if (!identical(loadedNamespaces(), loaded)) {
-        the$brought[new] <- wanted[new]
+        the_worker$brought[new] <- wanted[new]
         before <- before[setdiff(names(before), new)]
       }
       suppressWarnings(options(before)) # tidy: likewise
@@ -82,13 +82,13 @@ options_step <- function(context) {
 # On another host those that say where things are there stay.
 variables_step <- function(context) {
   wanted <- context$variables
-  names <- setdiff(names(wanted), the$own$fixed)
-  if (!the$own$is_here) names <- grep(host_variables, names, value = TRUE, invert = TRUE)
+  names <- setdiff(names(wanted), the_worker$own$fixed)
+  if (!the_worker$own$is_here) names <- grep(host_variables, names, value = TRUE, invert = TRUE)
   if (!length(names)) {
     return(NULL)
   }
   now <- Sys.getenv(names, NA, names = TRUE)
-  boot <- the$own$variables[names]
+  boot <- the_worker$own$variables[names]
   own <- !mapply(identical, unname(now), unname(boot))
   differ <- !mapply(identical, unname(now), unname(wanted[names]))
   names <- names[differ & !own]
@@ -114,7 +114,7 @@ set_variables_to <- function(values) {
 locales_step <- function(context) {
   now <- vapply(stats::setNames(nm = names(context$locales)), Sys.getlocale, "")
   wanted <- context$locales
-  wanted <- wanted[wanted != now & now == the$own$locales[names(now)]]
+  wanted <- wanted[wanted != now & now == the_worker$own$locales[names(now)]]
   if (!length(wanted)) {
     return(NULL)
   }
@@ -126,7 +126,7 @@ locales_step <- function(context) {
 }
 
 enter_locale <- function(kind, locale) {
-  if (kind == "LC_CTYPE" && !the$own$is_here) {
+  if (kind == "LC_CTYPE" && !the_worker$own$is_here) {
     suppressWarnings(Sys.setlocale(kind, locale)) # tidy: hosts have several names for UTF-8
   } else {
     set_locale(kind, locale)
@@ -137,8 +137,8 @@ directory_step <- function(context) {
   wanted <- context$directory
   now <- getwd()
   # One that the session had when this worker started has been tried.
-  if (is.null(wanted) || identical(wanted, now) || identical(wanted, the$own$asked) ||
-    !identical(now, the$own$directory)) {
+  if (is.null(wanted) || identical(wanted, now) || identical(wanted, the_worker$own$asked) ||
+    !identical(now, the_worker$own$directory)) {
     return(NULL)
   }
   list(enter = function() enter_directory(wanted), leave = function() set_directory(now))
@@ -146,8 +146,8 @@ directory_step <- function(context) {
 
 enter_directory <- function(directory) {
   entered <- tryCatch(is.character(setwd(directory)), error = function(e) FALSE)
-  if (!entered && !"directory" %in% the$warned) {
-    the$warned <- c(the$warned, "directory")
+  if (!entered && !"directory" %in% the_worker$warned) {
+    the_worker$warned <- c(the_worker$warned, "directory")
     warning("A worker can't use the session's directory, ", directory, ": ", # tidy: relayed
       "its own is used, ", getwd(), ".", call. = FALSE
     )

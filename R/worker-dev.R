@@ -6,8 +6,8 @@
 # session has loaded anew since, and those that import from them, are loaded anew when they are
 # named next.
 expect_dev <- function(packages) {
-  before <- the$dev
-  the$dev <- packages
+  before <- the_worker$dev
+  the_worker$dev <- packages
   stale <- Filter(function(name) {
     isNamespaceLoaded(name) && !identical(before[[name]]$load, packages[[name]]$load)
   }, names(packages))
@@ -21,7 +21,7 @@ expect_dev <- function(packages) {
 }
 
 unload_dev <- function(name) {
-  the$dev_attached[[name]] <- NULL
+  the_worker$dev_attached[[name]] <- NULL
   tryCatch(getExportedValue("pkgload", "unload")(name, quiet = TRUE), error = function(e) NULL)
 }
 
@@ -37,12 +37,12 @@ look_for_dev <- function(job) {
 
 # Also called from C code, before it reads something that names the package.
 load_dev <- function(name) {
-  if (isNamespaceLoaded(name) || name %in% the$loading) {
+  if (isNamespaceLoaded(name) || name %in% the_worker$loading) {
     return(invisible())
   }
-  the$loading <- c(the$loading, name)
-  on.exit(the$loading <- setdiff(the$loading, name))
-  dev <- the$dev[[name]]
+  the_worker$loading <- c(the_worker$loading, name)
+  on.exit(the_worker$loading <- setdiff(the_worker$loading, name))
+  dev <- the_worker$dev[[name]]
   for (other in dev$needs) load_dev(other)
   tryCatch(
     getExportedValue("pkgload", "load_all")(dev$path, quiet = TRUE, attach = dev$attached),
@@ -51,9 +51,9 @@ load_dev <- function(name) {
     }
   )
   check_dev(name, dev)
-  .Call(ffi_named_set, setdiff(names(the$dev), loadedNamespaces()))
+  .Call(ffi_named_set, setdiff(names(the_worker$dev), loadedNamespaces()))
   # As for packages of jobs: a replacement worker does it itself.
-  if (!is.null(the$search)) .Call(ffi_worker_track)
+  if (!is.null(the_worker$search)) .Call(ffi_worker_track)
 }
 
 # Its files may have changed since the session loaded them.
@@ -76,7 +76,7 @@ attach_dev <- function(name) {
   if (place %in% search()) {
     return(invisible())
   }
-  what <- the$dev_attached[[name]]
+  what <- the_worker$dev_attached[[name]]
   if (is.null(what)) what <- asNamespace(name)
   hidden <- grep("^[.]__", ls(what, all.names = TRUE), value = TRUE)
   what <- mget(setdiff(ls(what, all.names = TRUE), hidden), what)
@@ -87,7 +87,7 @@ attach_dev <- function(name) {
 
 # Call it before the package is detached.
 keep_dev <- function(name) {
-  if (name %in% names(the$dev)) {
-    the$dev_attached[[name]] <- as.environment(paste0("package:", name))
+  if (name %in% names(the_worker$dev)) {
+    the_worker$dev_attached[[name]] <- as.environment(paste0("package:", name))
   }
 }

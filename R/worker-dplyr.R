@@ -138,25 +138,25 @@ dplyr_verb <- function(part, step, funs) {
   }
   # Where groups are few most parts have none, and each would take its 10 ms.
   asked <- list(step$job, step$verb, step$by, step$rowwise, step$model, part)
-  if (!identical(the$without_rows$asked, asked)) {
+  if (!identical(the_worker$without_rows$asked, asked)) {
     done <- suppressWarnings(suppressMessages(
       tryCatch(dplyr_part(part, step, funs), error = function(e) open_frame(part[known]))
     ))
     # Functions of groups may give rows for none.
     if (length(step$by) || isTRUE(step$rowwise)) done <- take_rows(done, integer())
-    the$without_rows <- list(asked = asked, done = done)
+    the_worker$without_rows <- list(asked = asked, done = done)
   }
-  the$without_rows$done
+  the_worker$without_rows$done
 }
 
 # R loads a package's environments when they are first used. An interrupt at that moment, as when
 # another worker has done the task, would leave one without its functions for good: dplyr's data
 # mask is loaded before.
 dplyr_ready <- function() {
-  if (!isTRUE(the$dplyr_ready)) {
+  if (!isTRUE(the_worker$dplyr_ready)) {
     one <- new_frame(list(x = 1L), 1L)
     dplyr::mutate(dplyr::rowwise(dplyr::filter(one, TRUE)), y = 1L)
-    the$dplyr_ready <- TRUE
+    the_worker$dplyr_ready <- TRUE
   }
 }
 

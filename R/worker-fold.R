@@ -169,7 +169,8 @@ rows_left <- function(groups, n) {
 # may have, and keeps the rows, if they are few, for the step of the same tag that comes next.
 # from: the part that it is for, if the worker has it.
 part_fold <- function(state, step, from) {
-  if (!identical(the$folded$tag, step$tag)) the$folded <- list(tag = step$tag, rows = 0)
+  is_other <- !identical(the_worker$folded$tag, step$tag)
+  if (is_other) the_worker$folded <- list(tag = step$tag, rows = 0)
   name <- paste(c("part", from), collapse = " ")
   if (step$asks) {
     n <- frame_rows(state$data)
@@ -177,15 +178,15 @@ part_fold <- function(state, step, from) {
     few <- rows_left(guess, n) <= fold_few
     folded <- if (few) fold_partial(state$data, step$by, step$plan, fold_few)
     rows <- if (is.null(folded)) n else frame_rows(folded)
-    if (!is.null(folded) && !is.null(from) && the$folded$rows + rows <= fold_kept) {
-      the$folded[[name]] <- folded
-      the$folded$rows <- the$folded$rows + rows
+    if (!is.null(folded) && !is.null(from) && the_worker$folded$rows + rows <= fold_kept) {
+      the_worker$folded[[name]] <- folded
+      the_worker$folded$rows <- the_worker$folded$rows + rows
     }
     state$result <- list(rows = rows, bytes = 0, groups = guess)
     return()
   }
-  folded <- if (!is.null(from)) the$folded[[name]]
-  the$folded[[name]] <- NULL
+  folded <- if (!is.null(from)) the_worker$folded[[name]]
+  the_worker$folded[[name]] <- NULL
   state$data <- if (is.null(folded)) fold_partial(state$data, step$by, step$plan) else folded
 }
 
@@ -208,7 +209,7 @@ fold_here <- function(spec) {
 fold_at_once <- function(spec) {
   needed <- unique(c(spec$by, spec$plan$columns))
   frames <- lapply(seq_len(nrow(spec$keys)), function(i) {
-    kept <- the$parts[[part_name(spec$keys[i, ])]]
+    kept <- the_worker$parts[[part_name(spec$keys[i, ])]]
     if (!is.null(kept) && kept$attempt == spec$keys[i, 3L]) take_columns_of(kept$data, needed)
   })
   tasks <- spec$keys[, 2L]

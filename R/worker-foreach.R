@@ -23,10 +23,10 @@ is_step <- function(call) identical(call, quote(eval(iteration_code, iteration_f
 
 # A loop inside of an iteration would warn that it has no backend.
 register_sequential <- function() {
-  if (the$loops) {
+  if (the_worker$loops) {
     return(invisible())
   }
-  the$loops <- TRUE
+  the_worker$loops <- TRUE
   register <- function(...) if (!foreach::getDoParRegistered()) foreach::registerDoSEQ()
   when_loaded("foreach", register)
 }

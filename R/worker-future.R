@@ -5,14 +5,14 @@
 future_run <- function(data, gc) {
   run_to_end()
   # Conditions that future doesn't relay are none of the session's.
-  the$say <- function(said) NULL
+  the_worker$say <- function(said) NULL
   evaluate <- get("evalFuture", envir = asNamespace("future"), mode = "function")
   on.exit(end_future(gc))
   interruptible(evaluate(data))
 }
 
 end_future <- function(gc) {
-  the$say <- NULL
+  the_worker$say <- NULL
   put_frames_back()
   .Call(ffi_worker_track)
   if (gc) gc()

@@ -68,9 +68,9 @@ call_each <- function(elements, fun, about, returns = FALSE, take = NULL) {
     }
   } else {
     withCallingHandlers(call_rest(),
-      error = function(e) the$failing <- tryCatch(about(at), error = function(e) NULL)
+      error = function(e) the_worker$failing <- tryCatch(about(at), error = function(e) NULL)
     )
-    the$failing <- NULL # nor an error that was only signalled
+    the_worker$failing <- NULL # nor an error that was only signalled
   }
   structure(values, errors = errors)
 }

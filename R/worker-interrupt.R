@@ -125,7 +125,7 @@ put_seed_back <- function(before) {
 # The last message of a worker that still has, or may have, a change of an interrupted call: only
 # its standby is without it.
 say_torn <- function() {
-  the$torn <- TRUE
+  the_worker$torn <- TRUE
   cat("muster: a call was interrupted. This worker restarts, to undo what the call has",
     "changed\n", file = stderr()
   )

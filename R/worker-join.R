@@ -25,7 +25,7 @@ job_rows <- function(id) {
   job <- job_get(id)
   if (is.null(job$coded)) {
     job$coded <- code_all_strings(job$rows)
-    the$jobs[[job_key(id)]]$value <- job
+    the_worker$jobs[[job_key(id)]]$value <- job
   }
   job$coded
 }

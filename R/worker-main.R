@@ -1,12 +1,38 @@
 # Runs fork servers and workers, from R's start to its end. boot.R of the installed package calls
 # boot_main().
 
+# What a worker knows of itself. It has what its fork server noted before the fork.
+the_worker <- new.env(parent = emptyenv())
+the_worker$base <- NULL # where the workers of a fork server have their directories
+the_worker$kept <- NULL # what renew_worker() needs
+the_worker$boot_libraries <- character() # what .libPaths() was when R had started
+the_worker$boot_options <- NULL # options when R had started
+the_worker$search <- NULL # what was attached when it was ready
+the_worker$own <- NULL # what it started with, see note_own_context()
+the_worker$cli_waits <- FALSE # has package cli no thread yet?
+the_worker$jobs <- new.env(parent = emptyenv()) # what the session sent once, by number
+the_worker$attached <- character() # packages that a job wanted
+the_worker$dev <- list() # packages that are under load_all() in the session, by name
+the_worker$steps <- list() # what to do to enter its last context, and to leave it
+the_worker$brought <- list() # options that contexts have brought and left here
+the_worker$warned <- NULL # kinds of locale that its host doesn't have, see set_locale()
+the_worker$loops <- FALSE # did it evaluate a loop of foreach's?
+the_worker$failing <- NULL # the group whose function failed: list(text, key)
+the_worker$without_rows <- NULL # what a verb of dplyr's gave for no rows, see dplyr_verb()
+the_worker$folded <- NULL # partial results that are used next, see part_fold()
+the_worker$parts <- list() # parts of data, by stage and task
+the_worker$warm <- double() # weights of those in memory, by the same: the one used last at the end
+the_worker$fixed <- double() # weights of those that can't be elsewhere
+the_worker$rested <- 0 # bytes taken out of memory since R last collected for that
+the_worker$tight <- FALSE # is there little memory?
+the_worker$widened <- FALSE # see widen_heap()
+
 # The user's calls run below few frames of ours: so they can nest (options(expressions = )) about as
 # deeply as in a worker of makeCluster().
 boot_main <- function(role, session) {
   the$worker <- TRUE
-  the$boot_libraries <- .libPaths()
-  the$boot_options <- options()
+  the_worker$boot_libraries <- .libPaths()
+  the_worker$boot_options <- options()
   Sys.unsetenv("MUSTER_BOOT")
   forked <- role == "server"
   # server_main() returns in the server at its end, and in each worker at its start.
@@ -25,7 +51,7 @@ server_main <- function(session) {
   if (is.null(setup)) {
     return(FALSE)
   }
-  the$base <- setup$base
+  the_worker$base <- setup$base
   booted_with <- other_descriptors()
   failure <- first_error({
     .libPaths(expand_libraries(setup$libraries))
@@ -164,18 +190,18 @@ warm_up <- function(setup) {
 
 # What each worker must have for itself, noted before the first one is forked.
 prepare_forks <- function(setup) {
-  the$kept <- c(keep_tempdir(setup$base, setup$tmpdir), keep_renewals())
+  the_worker$kept <- c(keep_tempdir(setup$base, setup$tmpdir), keep_renewals())
 }
 
 # After the first workers: they don't wait for it, and those that follow are quick. The server
 # itself isn't renewed meanwhile, and stays without a temporary directory.
 warm_up_late <- function(setup) {
-  kept <- the$kept
-  the$kept <- NULL
+  kept <- the_worker$kept
+  the_worker$kept <- NULL
   finish_promises(NULL) # those that are there are known then
   warm_up(setup)
   unlink(tempdir(), recursive = TRUE)
-  the$kept <- kept
+  the_worker$kept <- kept
 }
 
 # ---- The worker
@@ -189,7 +215,7 @@ worker_begin <- function(forked, session) {
   }
   failure <- first_error({
     # NULL: in that of the fork server, on another host.
-    base <- if (is.null(orders$base)) the$base else orders$base
+    base <- if (is.null(orders$base)) the_worker$base else orders$base
     if (forked) own_tempdir(base, orders$tmpdir)
     worker_setup(orders)
   })
@@ -203,7 +229,7 @@ worker_begin <- function(forked, session) {
 }
 
 note_stack <- function(condition) {
-  the$stack <- if (.Call(ffi_worker_is_task)) stack_text(sys.calls())
+  the_worker$stack <- if (.Call(ffi_worker_is_task)) stack_text(sys.calls())
 }
 
 # The calls that led to an error, without those of the worker around it and of R's
@@ -253,7 +279,7 @@ serve_calls <- function() {
       break
     }
   })
-  if (stuck == stuck_max || isTRUE(the$torn)) 1L else 0L
+  if (stuck == stuck_max || isTRUE(the_worker$torn)) 1L else 0L
 }
 
 stuck_max <- 10L
@@ -272,7 +298,7 @@ lift_expressions <- function() {
 
 # From here on, calls that change this worker are reported to the session.
 begin_tracking <- function() {
-  the$search <- search()
+  the_worker$search <- search()
   .Call(ffi_worker_track)
 }
 
@@ -295,7 +321,7 @@ task_failure <- function(condition) {
   text <- failure_text(condition)
   condition <- light_condition(condition)
   list(
-    message = text, call = call_text(conditionCall(condition)), stack = the$stack,
+    message = text, call = call_text(conditionCall(condition)), stack = the_worker$stack,
     condition = if (utils::object.size(condition) < 1e5) condition
   )
 }

@@ -9,8 +9,9 @@ map_piece <- function(id, x, seed, first, budget) {
   run_to_end()
   begin <- clock_seconds()
   piece <- NULL
-  the$say <- element_speaker(function() if (max(0, piece$at) > 0) first + piece$at - 1 else 0)
-  on.exit(the$label <- the$say <- NULL)
+  element <- function() if (max(0, piece$at) > 0) first + piece$at - 1 else 0
+  the_worker$say <- element_speaker(element)
+  on.exit(the_worker$label <- the_worker$say <- NULL)
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces, job$methods)
   restore <- lend_globals(job)
@@ -27,7 +28,7 @@ map_piece <- function(id, x, seed, first, budget) {
   failures <- integer()
   seconds <- 0
   noun <- if (is.null(job$loop)) "element" else "task"
-  the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
+  the_worker$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
     failure <- piece_error(seconds <- interruptible(do.call(loop, job$args, quote = TRUE)))
@@ -224,21 +225,21 @@ job_key <- function(number) .Call(ffi_job_key, number)
 # Called from C code, outside of any call. job: list(number, bytes, segment).
 job_keep <- function(job) {
   names(job) <- c("number", "bytes", "segment")[seq_along(job)]
-  the$jobs[[job_key(job$number)]] <- job
+  the_worker$jobs[[job_key(job$number)]] <- job
   look_for_dev(job)
 }
 job_drop <- function(id) drop_job(job_key(id))
 
 drop_job <- function(key) {
-  kept <- the$jobs[[key]]
+  kept <- the_worker$jobs[[key]]
   if (!is.null(kept)) {
     .Call(ffi_job_forget, kept$segment)
-    rm(list = key, envir = the$jobs)
+    rm(list = key, envir = the_worker$jobs)
   }
 }
 
 job_kept <- function(id) {
-  kept <- the$jobs[[job_key(id)]]
+  kept <- the_worker$jobs[[job_key(id)]]
   if (is.null(kept)) {
     abort_muster("internal", paste0("This worker doesn't have job ", id, "."), hints = report_hint)
   }
@@ -254,7 +255,7 @@ job_get <- function(id) {
   value <- .Call(ffi_job_read, kept$bytes, kept$segment)
   if (!value$fresh) {
     .Call(ffi_job_forget, kept$segment)
-    the$jobs[[job_key(id)]] <- list(value = value)
+    the_worker$jobs[[job_key(id)]] <- list(value = value)
   }
   value
 }
@@ -285,20 +286,20 @@ result_of <- function(id, checks) {
 # for its first piece.
 prepare_packages <- function(packages, namespaces, methods = NULL) {
   if (length(methods)) on.exit(register_own_methods(methods))
-  if (!length(packages) && !length(namespaces) && !length(the$attached)) {
+  if (!length(packages) && !length(namespaces) && !length(the_worker$attached)) {
     return(invisible())
   }
   namespaces <- setdiff(namespaces, loadedNamespaces())
   there <- sub("^package:", "", search())
   in_front <- identical(there[seq_along(packages) + 1L], rev(as.character(packages)))
-  gone <- setdiff(the$attached, packages)
+  gone <- setdiff(the_worker$attached, packages)
   if (in_front && !length(gone) && !length(namespaces)) {
     return(invisible())
   }
   moved <- if (!in_front) intersect(packages, there)
   for (package in c(gone, moved)) detach_package(package)
   # Packages attached before any job asked for them are the user's.
-  the$attached <- setdiff(packages, setdiff(there, the$attached))
+  the_worker$attached <- setdiff(packages, setdiff(there, the_worker$attached))
   if (!in_front) attach_packages(packages)
   load_packages(namespaces)
   .Call(ffi_worker_track)

@@ -14,8 +14,8 @@
 #
 # All of this runs where no interrupt comes in between, see run_to_end().
 
-# the$parts has for each part list(key, attempt, data (NULL: only in its file), weight, file (is
-# there one?), stays (it can't be in one)).
+# the_worker$parts has for each part list(key, attempt, data (NULL: only in its file), weight, file
+# (is there one?), stays (it can't be in one)).
 part_name <- function(key) paste(key[1L], key[2L])
 
 part_keep <- function(key, data) {
@@ -23,10 +23,10 @@ part_keep <- function(key, data) {
   if (!is.null(types)) attr(data, "row_types") <- NULL
   data <- compact_strings(data)
   name <- part_name(key)
-  if (!is.null(the$parts[[name]])) part_drop(the$parts[[name]]$key)
+  if (!is.null(the_worker$parts[[name]])) part_drop(the_worker$parts[[name]]$key)
   weight <- .Call(ffi_part_weight, data)
   bytes <- frame_bytes(data)
-  the$parts[[name]] <- list(
+  the_worker$parts[[name]] <- list(
     key = as.integer(key), attempt = key[3L], data = data, file = FALSE,
     weight = if (is.finite(weight)) weight else bytes,
     # Below a page there is nothing to gain.
@@ -40,15 +40,16 @@ part_keep <- function(key, data) {
 }
 
 note_use <- function(name) {
-  kept <- the$parts[[name]]
+  kept <- the_worker$parts[[name]]
   kind <- if (kept$stays) "fixed" else "warm"
-  the[[kind]] <- c(the[[kind]][names(the[[kind]]) != name], stats::setNames(kept$weight, name))
+  others <- the_worker[[kind]][names(the_worker[[kind]]) != name]
+  the_worker[[kind]] <- c(others, stats::setNames(kept$weight, name))
 }
 
 # The rows of a part, NULL if it isn't here.
 part_data <- function(key) {
   name <- part_name(key)
-  kept <- the$parts[[name]]
+  kept <- the_worker$parts[[name]]
   if (is.null(kept) || kept$attempt != key[3L]) {
     return(NULL)
   }
@@ -59,7 +60,7 @@ part_data <- function(key) {
       part_drop(key)
       return(NULL)
     }
-    the$parts[[name]]$data <- data
+    the_worker$parts[[name]]$data <- data
   }
   note_use(name)
   data
@@ -69,17 +70,18 @@ part_data <- function(key) {
 part_drop <- function(drop) {
   .Call(ffi_block_drop, as.integer(drop))
   if (drop[2L] == 0L) {
-    gone <- names(the$parts)[startsWith(as.character(names(the$parts)), paste0(drop[1L], " "))]
+    names <- as.character(names(the_worker$parts))
+    gone <- names[startsWith(names, paste0(drop[1L], " "))]
   } else {
-    kept <- the$parts[[part_name(drop)]]
+    kept <- the_worker$parts[[part_name(drop)]]
     gone <- if (!is.null(kept) && kept$attempt == drop[3L]) part_name(drop)
   }
-  the$parts[gone] <- NULL
-  the$warm <- the$warm[!names(the$warm) %in% gone]
-  the$fixed <- the$fixed[!names(the$fixed) %in% gone]
+  the_worker$parts[gone] <- NULL
+  the_worker$warm <- the_worker$warm[!names(the_worker$warm) %in% gone]
+  the_worker$fixed <- the_worker$fixed[!names(the_worker$fixed) %in% gone]
 }
 
-memory_held <- function() sum(the$warm) + sum(the$fixed) + .Call(ffi_block_held)
+memory_held <- function() sum(the_worker$warm) + sum(the_worker$fixed) + .Call(ffi_block_held)
 
 # Parts of so many bytes, together: R collects once when its heap is widened, too.
 widen_from <- 2^24
@@ -87,10 +89,10 @@ widen_from <- 2^24
 # Has R collect less often from now on, once. Where the user has set a size or a limit, R's own
 # settings stay.
 widen_heap <- function(bytes) {
-  if (the$widened) {
+  if (the_worker$widened) {
     return(invisible())
   }
-  the$widened <- TRUE
+  the_worker$widened <- TRUE
   own <- any(nzchar(Sys.getenv(c("R_VSIZE", "R_MAX_VSIZE"))), grepl("vsize", commandArgs()))
   if (bytes > 2^26 && !own) .Call(ffi_heap_widen, bytes)
   invisible()
@@ -104,31 +106,31 @@ parts_fit <- function(room, more = 0) {
   if (held > widen_from) widen_heap(room$heap)
   over <- held - room$bytes
   # R lets that much garbage pile up before it collects: much where memory is little.
-  the$tight <- over > 0 || room$bytes < 2 * room$heap
-  for (name in names(the$warm)) {
+  the_worker$tight <- over > 0 || room$bytes < 2 * room$heap
+  for (name in names(the_worker$warm)) {
     if (over <= 0) break
     if (!part_rest(name, room)) next
-    weight <- the$parts[[name]]$weight
+    weight <- the_worker$parts[[name]]$weight
     over <- over - weight
-    the$rested <- the$rested + weight
+    the_worker$rested <- the_worker$rested + weight
   }
   # Collecting takes tens of milliseconds.
-  if (the$rested > 2^23) {
-    the$rested <- 0
+  if (the_worker$rested > 2^23) {
+    the_worker$rested <- 0
     .Call(ffi_memory_return)
   }
 }
 
 # Whether a part is only in its file now.
 part_rest <- function(name, room) {
-  kept <- the$parts[[name]]
+  kept <- the_worker$parts[[name]]
   written <- kept$file || part_write_file(kept, room)
-  the$warm <- the$warm[names(the$warm) != name]
+  the_worker$warm <- the_worker$warm[names(the_worker$warm) != name]
   if (written) {
-    the$parts[[name]]$file <- TRUE
-    the$parts[[name]]["data"] <- list(NULL)
+    the_worker$parts[[name]]$file <- TRUE
+    the_worker$parts[[name]]["data"] <- list(NULL)
   } else {
-    the$parts[[name]]$stays <- TRUE
+    the_worker$parts[[name]]$stays <- TRUE
     note_use(name)
   }
   written

@@ -13,7 +13,7 @@ renewals <- list(
   # at the same time, one fails.
   parallel = function(ns) renew_port(ns$defaultClusterOptions),
   # cli 3.6.0 to 3.6.6: .onLoad starts the thread that says when progress bars are due.
-  cli = function(ns) if (the$cli_waits) start_cli(ns, ns$clienv),
+  cli = function(ns) if (the_worker$cli_waits) start_cli(ns, ns$clienv),
   # data.table 1.14.8 to 1.18.6: sets itself to one thread in forked processes. Called like this, it
   # reads its variables as on loading; OMP_NUM_THREADS is the worker's own by now.
   data.table = function(ns) ns$setDTthreads(),
@@ -26,11 +26,11 @@ renewals <- list(
 # renew_worker() must run after the worker has its temporary directory, variables and threads, and
 # before any of the user's code. In a booted worker it does nothing.
 renew_worker <- function() {
-  if (is.null(the$kept)) {
+  if (is.null(the_worker$kept)) {
     return(invisible())
   }
-  first_error(renew_files(the$kept))
-  renewals <- the$kept$renewals
+  first_error(renew_files(the_worker$kept))
+  renewals <- the_worker$kept$renewals
   for (package in names(renewals)) {
     first_error(renewals[[package]](asNamespace(package)))
   }
@@ -95,8 +95,8 @@ cli_variable <- "CLI_NO_THREAD"
 cli_word <- "muster"
 
 let_cli_go <- function() {
-  the$cli_waits <- Sys.getenv(cli_variable) == cli_word
-  if (the$cli_waits) Sys.unsetenv(cli_variable)
+  the_worker$cli_waits <- Sys.getenv(cli_variable) == cli_word
+  if (the_worker$cli_waits) Sys.unsetenv(cli_variable)
 }
 
 # As cli does when the tick time is changed, which also checks the variable. By do.call(), since R
@@ -125,8 +125,8 @@ has_cli <- function() isNamespaceLoaded("cli") && Sys.getenv(cli_variable) == ""
 # Jobs and parts are sent, or made, again when they are needed.
 take_place <- function() {
   resume_threads()
-  for (key in ls(the$jobs)) drop_job(key)
-  the$parts <- list()
-  the$warm <- the$fixed <- double()
-  the$failing <- NULL
+  for (key in ls(the_worker$jobs)) drop_job(key)
+  the_worker$parts <- list()
+  the_worker$warm <- the_worker$fixed <- double()
+  the_worker$failing <- NULL
 }

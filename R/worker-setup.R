@@ -27,7 +27,7 @@ expand_libraries <- function(libraries) {
   if (!any(own)) {
     return(libraries)
   }
-  unlist(lapply(libraries, function(one) if (one == "*") the$boot_libraries else one))
+  unlist(lapply(libraries, function(one) if (one == "*") the_worker$boot_libraries else one))
 }
 
 set_variables <- function(variables, tmpdir) {
@@ -58,7 +58,7 @@ set_threads <- function(threads, variables) {
 
 attach_packages <- function(packages) {
   for (package in packages) {
-    if (package %in% names(the$dev)) {
+    if (package %in% names(the_worker$dev)) {
       attach_dev(package)
     } else {
       tryCatch(
@@ -108,7 +108,7 @@ run_setup <- function(setup, name = NULL) {
 # From here on, R's output goes to a file, or nowhere, as in workers of makeCluster(). Other
 # programs' output still goes to the session.
 sink_output <- function(outfile) {
-  the$own_sink <- 2L # standard error
+  the_worker$own_sink <- 2L # standard error
   if (is.null(outfile)) {
     return(invisible())
   }
@@ -118,7 +118,7 @@ sink_output <- function(outfile) {
   )
   sink(to)
   sink(to, type = "message")
-  the$own_sink <- as.integer(to)
+  the_worker$own_sink <- as.integer(to)
   if (outfile != "/dev/null") {
     cat(sprintf(
       "starting worker pid=%d on localhost at %s\n", Sys.getpid(), format(Sys.time(), "%H:%M:%OS3")

@@ -49,13 +49,13 @@ part_run <- function(spec) {
     state$from <- NULL
     if (!is.null(step$keep)) {
       part_keep(step$keep, state$data)
-      state$data <- the$parts[[part_name(step$keep)]]$data
+      state$data <- the_worker$parts[[part_name(step$keep)]]$data
       made <- c(made, list(step$keep))
     }
   })
   # A function may have loaded data.table, and changed columns of the part that it got, which other
   # parts may have too: all are made again.
-  if (!copies && changes_in_place()) for (kept in the$parts) part_drop(kept$key)
+  if (!copies && changes_in_place()) for (kept in the_worker$parts) part_drop(kept$key)
   if (!is.null(outcome)) {
     outcome$file <- state$file
   } else if (is.null(state$result)) {
@@ -74,8 +74,8 @@ part_run <- function(spec) {
 # The error of steps in the form for the session, or NULL.
 part_failure <- function(code) {
   failure <- piece_error(code)
-  about <- the$failing
-  the$failing <- NULL
+  about <- the_worker$failing
+  the_worker$failing <- NULL
   condition <- failure$condition
   if (is_memory_error(condition)) {
     class(failure$condition) <- c("muster_error_memory", class(condition))
@@ -162,8 +162,8 @@ set_settings <- function(settings) {
 
 # Other hosts may not have the session's.
 set_locale <- function(kind, locale) {
-  if (!nzchar(suppressWarnings(Sys.setlocale(kind, locale))) && !kind %in% the$warned) {
-    the$warned <- c(the$warned, kind)
+  if (!nzchar(suppressWarnings(Sys.setlocale(kind, locale))) && !kind %in% the_worker$warned) {
+    the_worker$warned <- c(the_worker$warned, kind)
     warning("A worker's host has no locale ", locale, ", the session's ", kind, ": ", # tidy: relayed
       "its own is used, ", Sys.getlocale(kind), ".", call. = FALSE
     )
@@ -260,7 +260,7 @@ part_split <- function(data, room, step, key) {
   parts_fit(room, bytes)
   path <- file_path(room, "blocks", key)
   key <- as.integer(key)
-  memory <- c(bytes, room$bytes - sum(the$warm))
+  memory <- c(bytes, room$bytes - sum(the_worker$warm))
   written <- if (!is.null(sorted)) {
     runs <- if (!is.null(sorted$runs)) {
       list(match(step$by, names(coded)), sorted$first, sorted$sizes, sorted$runs)

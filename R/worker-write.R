@@ -174,7 +174,7 @@ write_csv_file <- function(x, path) {
   quoted <- unname(which(vapply(x, is_quoted, NA)))
   check_classes(x)
   n <- frame_rows(x)
-  tight <- the$tight
+  tight <- the_worker$tight
   most <- max(1, (if (tight) csv_cells_most %/% 4 else csv_cells_most) %/% max(1L, length(x)))
   starts <- seq.int(1, max(1, n), by = most)
   for (from in starts) {

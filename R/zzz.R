@@ -3,79 +3,14 @@
 # What this session, worker or fork server knows of itself.
 the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
-the$boot_libraries <- character() # of a worker: what .libPaths() was when R had started
-the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
-the$hosts <- list() # links to other hosts: list(key, pointer, command, facts), by key
-the$host_keys <- 0L # how many keys were given
-the$reached <- character() # keys of hosts that a start is about to use
-the$joins <- FALSE # is join_hosts() at work?
-the$begun <- list() # fork servers that boot for it, see begin_joins()
-the$watch <- NULL # what it remembers of jobs that are pending
-the$plain <- TRUE # no cluster yet without workers, with `scale`, or with streams
-the$scales <- FALSE # did any cluster have `scale`?
-the$launches <- 0L # how many commands of launchers were run
-the$temp_root <- NULL # of a host process
-the$base <- NULL # of a fork server and its workers: where its workers have their directories
-the$servers_pid <- 0L # the process that they belong to
-the$failed <- NULL # the last error that task_debug() can evaluate again
-the$named <- character() # large objects that messages have named
-the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
-the$cli_waits <- FALSE # of the same: has package cli no thread yet?
-the$stream <- NULL # what the own streams of workers are made of
-the$stream_pid <- 0L # the process whose workers they are
-the$maps <- list() # of task_map() that may not be over, as of ffi_hide
-the$own_groups <- 0 # how many groups of own_group() there were
-the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
-the$exports <- list() # what workers were given: by cluster and name, list(content, ranks)
-the$exported <- NULL # of the message that gave it last: list(key, content)
-the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
-the$attached <- character() # packages that a job wanted, in a worker
-the$variables <- NULL # the environment when it was last looked at, see note_variables()
-the$variables_changed <- character() # names of variables that have changed since muster was loaded
-the$boot_options <- NULL # of a fork server and its workers: options when R had started
-the$own <- NULL # of a worker: what it started with, see note_own_context()
-the$brought <- list() # of a worker: options that contexts have brought and left there
-the$steps <- list() # of a worker: what to do to enter its last context, and to leave it
-the$methods <- NULL # that the user has registered: list(counts, s3), see own_methods()
-the$search <- NULL # what a worker had attached when it was ready
-the$dev_loads <- list() # packages that are under load_all() here: list(ns, load, code) by name
-the$dev <- list() # of a worker: packages that are under load_all() in the session, by name
-the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent once, by number
-the$failing <- NULL # of a worker: the group whose function failed: list(text, key)
-the$parts <- list() # of a worker: parts of data, by stage and task
-the$warm <- double() # weights of those in memory, by the same: the one used last at the end
-the$fixed <- double() # weights of those that can't be elsewhere
-the$without_rows <- NULL # of a worker: what a verb of dplyr's gave for no rows, see dplyr_verb()
-the$tight <- FALSE # of a worker: is there little memory?
-the$warned <- NULL # of a worker: kinds of locale that its host doesn't have, see set_locale()
-the$folds <- 0 # how many summaries have been folded
-the$folded <- NULL # of a worker: partial results that are used next, see part_fold()
-the$widened <- FALSE # of a worker: see widen_heap()
-the$rested <- 0 # bytes taken out of memory since R last collected for that
-the$shuffles <- list() # of clusters: stages and their plan, by id
-the$shuffles_pid <- 0L # the process that they belong to
-the$future_clusters <- list() # that plans of futures have started: list(options, cl)
-the$results <- NULL # of the last map, if it was ended early
-the$loop_cluster <- NULL # hides list(workers, cl), which registerDoMuster() has started
-the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
-the$plans <- list() # of clusters whose workers come from a fork server, by id
-the$promises <- list() # of tasks: environments with task, resolve, reject, loop, settled
-the$promises_pid <- NULL # the process that they belong to
-the$listens <- list() # by id of an event loop that waits for tasks: a function that ends that
-the$turns <- integer() # ids of event loops that will look for tasks in their next turn
-the$paced <- NULL # the last map's job, and what its elements took: list(job, seconds)
-the$signals <- NULL # connections of this session with itself, see node_con()
-the$verb <- NULL # the verb of parallel's that waits, see new_verb()
-the$default <- FALSE # does makeCluster() start muster?
-the$defined <- FALSE # does S4 know the classes of clusters?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
 
 .onLoad <- function(libname, pkgname) {
   the$pid <- Sys.getpid()
-  the$static_apply <- get0("staticClusterApply", asNamespace("parallel"))
-  the$receive_one <- get0("recvOneData.SOCKcluster", asNamespace("parallel"))
-  the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
+  the_parallel$static_apply <- get0("staticClusterApply", asNamespace("parallel"))
+  the_parallel$receive_one <- get0("recvOneData.SOCKcluster", asNamespace("parallel"))
+  the_parallel$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
   map_around$ffi_map_elements <- ffi_map_elements
   cores_places_set()
   note_variables()
@@ -96,7 +31,7 @@ the$unloaded <- FALSE
   reject_promises()
   end_session()
   .Call(ffi_stock_end, 2)
-  the$servers <- list() # R functions stay where somebody holds them
+  the_cluster$servers <- list() # R functions stay where somebody holds them
 }
 
 # The code that stays from before is that of another build, and R and the system's loader take a

@@ -5,7 +5,7 @@ build_faults()
 test_cluster("servers that were killed leave no zombies, and no directory that is of no use", {
   skip_without_fork()
   local_settings(muster.quiet = TRUE)
-  server <- function() utils::tail(the$servers, 1L)[[1L]]
+  server <- function() utils::tail(the_cluster$servers, 1L)[[1L]]
   server_process <- function() processes(.Call(ffi_server_state, server()$pointer)$pid)
   cl <- local_cluster(2)
   first <- server()$base
@@ -23,17 +23,17 @@ test_cluster("servers that were killed leave no zombies, and no directory that i
   where <- unlist(clusterCall(cl, tempdir))
   expect_identical(dirname(where), rep(first, 2L))
   expect_true(all(dir.exists(where)))
-  expect_length(the$servers, 2L)
+  expect_length(the_cluster$servers, 2L)
   cluster_stop(cl)
   expect_false(any(still_exists(killed)))
   expect_false(any(dir.exists(bases)))
-  expect_length(the$servers, 1L)
+  expect_length(the_cluster$servers, 1L)
 })
 
 test_cluster("a server that was killed with nobody using it goes at the next start", {
   skip_without_fork()
   cluster_stop(cluster_start(1))
-  server <- utils::tail(the$servers, 1L)[[1L]]
+  server <- utils::tail(the_cluster$servers, 1L)[[1L]]
   pid <- .Call(ffi_server_state, server$pointer)$pid
   known <- processes(pid)
   tools::pskill(pid, 9L)

@@ -58,7 +58,7 @@ test_cluster("a new server is booted when a variable changed that is read at boo
     expect_false(other %in% seen, label = paste("the server after", names(variables)))
     seen <- c(seen, other)
   }
-  expect_lte(length(the$servers), 4L)
+  expect_lte(length(the_cluster$servers), 4L)
 })
 
 test_cluster("a new server is booted when the library paths changed", {
@@ -88,7 +88,7 @@ test_cluster("there are at most four servers, and the one used longest ago goes"
   packages <- packages[nzchar(vapply(packages, package_path, ""))]
   servers <- vapply(packages, function(x) processes(server_of_start(packages = x)), "")
   expect_length(unique(servers), length(packages))
-  expect_lte(length(the$servers), 4L)
+  expect_lte(length(the_cluster$servers), 4L)
   expect_true(all(still_runs(utils::tail(servers, 4L))))
   expect_false(any(still_runs(utils::head(servers, -4L))))
 })

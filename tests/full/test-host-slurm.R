@@ -286,7 +286,7 @@ test_cluster("a stopped srun leaves no job", {
   local_slurm()
   with_muster()
   cl <- cluster_start(launch_slurm(1, 2))
-  shell <- .Call(muster:::ffi_remote_state, muster:::the$hosts[[1L]]$pointer)$pid
+  shell <- .Call(muster:::ffi_remote_state, muster:::the_host$hosts[[1L]]$pointer)$pid
   srun <- as.integer(first_line(file.path("/proc", shell, "task", shell, "children")))
   there <- processes(srun)
   tools::pskill(srun, tools::SIGSTOP)
@@ -317,7 +317,7 @@ test_cluster("workers here, by ssh and in a job do one job whole, whatever is ki
   expect_setequal(vapply(cl, function(node) node$host, ""), c("localhost", there$host, "n1"))
   pids <- node_pids(cl)
   all <- processes(pids)
-  links <- vapply(as.list(muster:::the$hosts), function(link) {
+  links <- vapply(as.list(muster:::the_host$hosts), function(link) {
     .Call(muster:::ffi_remote_state, link$pointer)$pid
   }, 0L)
   ssh <- Filter(function(pid) startsWith(first_line(file.path("/proc", pid, "comm")), "ssh"), links)

@@ -52,14 +52,14 @@ test_cluster("an httpuv server answers others while 50 clients wait for tasks", 
   # All of them are there before the others ask.
   wait_until({
     later::run_now(0.01)
-    length(the$promises) == 50L
+    length(the_parallel$promises) == 50L
   })
   for (k in 1:10) {
     client <- ask("/quick")
     expect_identical(answer_of(client), "quick")
     socket_close(client)
   }
-  expect_length(the$promises, 50L)
+  expect_length(the_parallel$promises, 50L)
   file.create(go)
   got <- healed(vapply(waiting, answer_of, ""))$value
   for (client in waiting) socket_close(client)

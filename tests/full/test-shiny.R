@@ -153,8 +153,8 @@ tell_story <- function(workers, ...) {
     }
   )
   expect_identical(taken, length(steps), info = paste(app$texts, collapse = "\n"))
-  expect_length(the$promises, 0L)
-  expect_length(the$listens, 0L)
+  expect_length(the_parallel$promises, 0L)
+  expect_length(the_parallel$listens, 0L)
 }
 
 shows <- function(app, who, text) any(grepl(text, app$texts[[who]], fixed = TRUE))
@@ -174,7 +174,7 @@ test_cluster("a click is answered while another page waits for its task", {
     function(app) has_file(app, "begun") && click(app, "b", "quick"),
     function(app) {
       if (!shows(app, "b", "quick 1 for b")) return(FALSE)
-      expect_length(the$promises, 1L)
+      expect_length(the_parallel$promises, 1L)
       expect_false(shows(app, "a", "long"))
       let_go(app)
     },
@@ -202,8 +202,10 @@ test_cluster("a page that is closed while it waits doesn't hold up the other", {
     function(app) click(app, "a", "long"),
     function(app) has_file(app, "begun") && end_browser(app$browsers$a),
     function(app) "a" %in% app$left && click(app, "b", "quick"),
-    function(app) shows(app, "b", "quick 1 for b") && length(the$promises) == 1L && let_go(app),
-    function(app) !length(the$promises) && click(app, "b", "quick"),
+    function(app) {
+      shows(app, "b", "quick 1 for b") && length(the_parallel$promises) == 1L && let_go(app)
+    },
+    function(app) !length(the_parallel$promises) && click(app, "b", "quick"),
     function(app) shows(app, "b", "quick 2 for b")
   )
 })

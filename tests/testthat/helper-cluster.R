@@ -242,7 +242,7 @@ command_lines <- function() {
 # ---- fork servers
 
 server_pids <- function() {
-  vapply(the$servers, function(server) {
+  vapply(the_cluster$servers, function(server) {
     state <- .Call(ffi_server_state, server$pointer)
     if (is.null(state)) NA_integer_ else state$pid
   }, 0L)
@@ -252,10 +252,10 @@ server_pids <- function() {
 # that all of them use.
 end_new_servers <- function(known) {
   is_new <- !server_pids() %in% known
-  for (server in the$servers[is_new]) {
+  for (server in the_cluster$servers[is_new]) {
     .Call(ffi_server_end, server$pointer)
   }
-  the$servers <- the$servers[!is_new]
+  the_cluster$servers <- the_cluster$servers[!is_new]
 }
 
 # ---- the guard

@@ -5,11 +5,11 @@ environment(draw) <- globalenv()
 
 # As if no user had been told yet.
 local_untold <- function(frame = parent.frame()) {
-  told <- the$drawn_told
-  the$drawn <- the$drawn_told <- FALSE
+  told <- the_cluster$drawn_told
+  the_cluster$drawn <- the_cluster$drawn_told <- FALSE
   defer(function() {
-    the$drawn <- FALSE
-    the$drawn_told <- told
+    the_cluster$drawn <- FALSE
+    the_cluster$drawn_told <- told
   }, frame)
 }
 
@@ -45,7 +45,7 @@ test_cluster("V6: clusterSetRNGStream() rules maps, tasks and partitions", {
   expect_false(identical(all(cl)$map, first$map))
   expect_identical(anyDuplicated(unlist(first[c("map", "tasks", "again")])), 0L)
   expect_identical(get(".Random.seed", globalenv()), before)
-  expect_false(the$drawn)
+  expect_false(the_cluster$drawn)
   # The workers' own streams are where they were: parallel's verbs draw as without any map.
   clusterSetRNGStream(cl, 42)
   want <- clusterCall(cl, stats::runif, 2)
@@ -86,7 +86,7 @@ test_cluster("V6: a task has a stream of its own, on any worker and after a loss
   expect_error(task_submit(cl, draw, 1, .seed = "a"), "TRUE, FALSE, NULL or one whole number",
     class = "muster_error_input"
   )
-  expect_false(the$drawn)
+  expect_false(the_cluster$drawn)
 })
 
 test_cluster("V6: random numbers without a seed are told of once, unless they needn't be", {
@@ -124,7 +124,7 @@ test_cluster("`.seed = NULL` says of partitions, too, that no seed is needed", {
   combined <- function(d) data.frame(x = sum(d$x) + stats::runif(1))
   quiet(partition_collect(partition_reduce(p, "k", drawn, .combine = combined, .seed = NULL)))
   quiet(map_reduce(cl, 1:3, keyed, add, .seed = NULL))
-  expect_false(the$drawn)
+  expect_false(the_cluster$drawn)
   # The others are told still, also where one such goes before.
   expect_warning(partition_map(q, drawn), class = "muster_warning_seed")
 })

@@ -5,7 +5,7 @@ server_of <- function(cl) {
   base <- the_servers()
   .Call(muster:::ffi_server_state, base[[length(base)]]$pointer)$pid
 }
-the_servers <- function() get("the", asNamespace("muster"))$servers
+the_servers <- function() get("the_cluster", asNamespace("muster"))$servers
 
 test_cluster("a worker that is lost comes back although its fork server is stopped", {
   skip_without_fork()

@@ -464,7 +464,7 @@ test_cluster("what a worker has started ends with it", {
   cl <- local_cluster(1)
   inner <- processes(clusterCall(cl, function() {
     kept <<- muster::cluster_start(1)
-    c(kept[[1L]]$pid, unlist(lapply(muster:::the$servers, `[[`, "pid")))
+    c(kept[[1L]]$pid, unlist(lapply(muster:::the_cluster$servers, `[[`, "pid")))
   })[[1L]])
   expect_true(all(still_runs(inner)))
   cluster_stop(cl)
@@ -489,7 +489,7 @@ test_cluster("with `autoStop = FALSE` a cluster lives until it's stopped", {
   skip_without_proc()
   cl <- cluster_start(1, autoStop = FALSE)
   worker <- node_processes(cl)
-  kept <- the$kept
+  kept <- the_worker$kept
   rm(cl)
   gc()
   cl <- local_cluster(1)

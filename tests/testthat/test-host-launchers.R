@@ -139,7 +139,7 @@ test_cluster("hosts of a cluster that is collected end at once, also those that 
   late <- local_late(1L)
   begun <- local({
     cl <- cluster_start(list(here_by_link(1, "a"), late$launcher), wait = 1)
-    pids <- vapply(as.list(muster:::the$hosts), function(link) {
+    pids <- vapply(as.list(muster:::the_host$hosts), function(link) {
       .Call(muster:::ffi_remote_state, link$pointer)$pid
     }, 0L)
     processes(c(pids, far_host(cl[1L])))
@@ -148,7 +148,7 @@ test_cluster("hosts of a cluster that is collected end at once, also those that 
   for (i in 1:3) gc()
   wait_until(!any(still_runs(begun))) # nothing of muster's is called
   cluster_stop(cluster_start(1))
-  expect_length(muster:::the$hosts, 0L)
+  expect_length(muster:::the_host$hosts, 0L)
 })
 
 # ---- Several together

@@ -105,7 +105,7 @@ test_cluster("E4 a host process in a cancelled job leaves no directory", {
   host <- clusterEvalQ(cl, dirname(dirname(dirname(tempdir()))))[[1L]]
   expect_true(length(list.files(folder)) > 0L)
   facts <- Filter(function(one) identical(one$facts$node, NULL) || !is.null(one$facts$pid),
-    as.list(the$hosts))
+    as.list(the_host$hosts))
   pid <- facts[[length(facts)]]$facts$pid
   tools::pskill(pid, tools::SIGTERM)
   wait_until(!length(list.files(folder)))

@@ -143,17 +143,17 @@ test_that("the time that a job has left is understood", {
 
 # On a busy machine the first look, 2 s after a job has begun, may be behind us.
 look_now <- function() {
-  for (key in names(the$hosts)) {
-    if (!is.null(the$hosts[[key]]$look_s)) the$hosts[[key]]$look_s <- 0
+  for (key in names(the_host$hosts)) {
+    if (!is.null(the_host$hosts[[key]]$look_s)) the_host$hosts[[key]]$look_s <- 0
   }
   plan_look()
 }
 
 test_that("a job of which Slurm doesn't say how long it may run is asked about again", {
-  defer(function() the$hosts[["a"]] <- NULL)
+  defer(function() the_host$hosts[["a"]] <- NULL)
   link <- list(key = "a", name = "job")
   look_at_limit(list(link = link), Inf)
-  expect_true(is.finite(the$hosts$a$look_s))
+  expect_true(is.finite(the_host$hosts$a$look_s))
 })
 
 test_cluster("workers leave a job before its time limit, and lose nothing", {
@@ -201,6 +201,6 @@ test_cluster("workers leave a job before its time limit, and lose nothing", {
   expect_identical(clusterCall(cl, function() stats::runif(1)), draws)
   wait_until({
     clusterCall(cl, function() 5)
-    length(muster:::the$hosts) == 1L
+    length(muster:::the_host$hosts) == 1L
   })
 })

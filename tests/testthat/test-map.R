@@ -177,7 +177,7 @@ test_cluster("an interrupt ends what the map had under way", {
 
 # ---- what is sent once
 
-jobs_at <- function(cl) unlist(clusterCall(cl, function() ls(muster:::the$jobs)))
+jobs_at <- function(cl) unlist(clusterCall(cl, function() ls(muster:::the_worker$jobs)))
 
 test_cluster("the function and its globals are sent once, also for the next map", {
   local_settings(muster.checkpoints = FALSE)

@@ -76,8 +76,8 @@ test_cluster("the event loop runs other things until a task is over, and asks fo
   step()
   expect_identical(run_loop_until(function() got), "done")
   expect_identical(ran, 20L)
-  expect_length(the$promises, 0L)
-  expect_length(the$listens, 0L)
+  expect_length(the_parallel$promises, 0L)
+  expect_length(the_parallel$listens, 0L)
   expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
 })
 
@@ -206,7 +206,7 @@ test_cluster("a map is a promise of its list, or of its first error", {
   expect_identical(got[[2L]]$error$element, 30L)
   expect_identical(got[[3L]]$value, as.list(1:200))
   expect_identical(got[[4L]]$value, list())
-  expect_length(the$promises, 0L)
+  expect_length(the_parallel$promises, 0L)
 })
 
 test_cluster("a handler of a map's warnings may run the event loop, or leave it", {
@@ -255,7 +255,7 @@ test_cluster("promises of an event loop that is gone don't keep others from bein
   file.create(word)
   expect_identical(run_loop_until(function() got), "done")
   expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
-  expect_length(the$promises, 0L)
+  expect_length(the_parallel$promises, 0L)
 })
 
 test_cluster("a promise is settled though a handler of its map ran event loops meanwhile", {
@@ -323,7 +323,7 @@ test_cluster("promises of another process or session aren't touched", {
   promises::then(map, function(value) got <<- value, function(error) got <<- error)
   in_child <- parallel::mccollect(parallel::mcparallel({
     tasks_are_over(later::current_loop()) # as a turn that was due would
-    c(length(the$promises), length(the$listens), is.null(got))
+    c(length(the_parallel$promises), length(the_parallel$listens), is.null(got))
   }))[[1L]]
   expect_identical(in_child, c(0L, 0L, 1L))
   file <- file.path(local_folder(), "map.rds")
@@ -341,6 +341,6 @@ test_cluster("unloading rejects the promises that are left", {
   promises::then(task_submit(cl, Sys.sleep, 60), NULL, function(error) got <<- error)
   reject_promises() # as .onUnload() does
   expect_match(conditionMessage(run_loop_until(function() got)), "after muster was unloaded")
-  expect_length(the$promises, 0L)
+  expect_length(the_parallel$promises, 0L)
   expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
 })

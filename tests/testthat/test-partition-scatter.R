@@ -195,7 +195,7 @@ test_cluster("What nobody refers to is dropped on the workers with the next call
   cl <- local_cluster(2)
   kept <- partition_scatter(cl, flights(), parts = 4)
   gone <- partition_map(kept, identity)
-  parts <- function() sum(unlist(clusterEvalQ(cl, length(muster:::the$parts))))
+  parts <- function() sum(unlist(clusterEvalQ(cl, length(muster:::the_worker$parts))))
   expect_identical(parts(), 8L)
   rm(gone)
   gc()

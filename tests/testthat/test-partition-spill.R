@@ -20,7 +20,7 @@ spill_frame <- function(n) {
 
 parts_of_workers <- function(cl) {
   counts <- clusterEvalQ(cl, {
-    parts <- muster:::the$parts
+    parts <- muster:::the_worker$parts
     c(files = sum(vapply(parts, `[[`, NA, "file")),
       cold = sum(vapply(parts, function(part) is.null(part$data), NA)))
   })
@@ -95,7 +95,7 @@ test_cluster("Parts that lie in files", {
     partition_collect(p)
     partition_collect(q)
     # Blocks of what ran before may be there as well: their segments don't go to files.
-    expect_lte(sum(unlist(clusterEvalQ(cl, sum(muster:::the$warm)))), 200e3)
+    expect_lte(sum(unlist(clusterEvalQ(cl, sum(muster:::the_worker$warm)))), 200e3)
     expect_identical(partition_collect(q), data)
   })
 

@@ -9,7 +9,7 @@ weight <- function(x) length(serialize(x, NULL))
 # Bytes of the largest that the workers of a cluster were sent once, for a function.
 heaviest_job <- function(cl) {
   max(unlist(clusterCall(cl, function() {
-    jobs <- as.list(getFromNamespace("the", "muster")$jobs)
+    jobs <- as.list(getFromNamespace("the_worker", "muster")$jobs)
     vapply(jobs, function(job) length(serialize(job, NULL)), 0L)
   })))
 }
@@ -224,7 +224,7 @@ test_cluster("Copies of a handle in lists and frames keep its data, and the last
   parts <- function() {
     gc()
     partition_collect(other)
-    clusterEvalQ(cl, length(muster:::the$parts))[[1L]]
+    clusterEvalQ(cl, length(muster:::the_worker$parts))[[1L]]
   }
   keep <- list(a = list(p), f = local({
     mine <- p
@@ -280,7 +280,7 @@ test_cluster("A forked child's clusters begin without the stages of its parent's
   cl <- local_cluster(1)
   p <- partition_scatter(cl, data.frame(x = 1:10))
   child <- parallel::mccollect(parallel::mcparallel({
-    names(the$shuffles) <- 1 # its first cluster's number
+    names(the_partition$shuffles) <- 1 # its first cluster's number
     own <- cluster_start(1)
     stages <- shuffle_of(own, NULL)$stages
     q <- partition_scatter(own, data.frame(x = 1:3))
@@ -329,6 +329,6 @@ test_cluster("What is lost is made again once, and then it is there", {
   gc()
   expect_identical(partition_collect(p)$x, 1:60)
   # Scattered rows are sent again instead, where a worker would have more than its share.
-  after <- unlist(parallel::clusterEvalQ(cl, length(muster:::the$parts)))
+  after <- unlist(parallel::clusterEvalQ(cl, length(muster:::the_worker$parts)))
   expect_lte(sum(after), 6L)
 })

@@ -105,7 +105,7 @@ test_cluster("a shuffle makes what can't be had at once", {
   # A part that its worker hasn't any more is made again before.
   parts <- stage_of(p)$id
   parallel::clusterCall(cl[1], function(id) {
-    kept <- get("the", asNamespace("muster"))$parts
+    kept <- get("the_worker", asNamespace("muster"))$parts
     muster:::part_drop(kept[[which(startsWith(names(kept), paste(id, "")))[1L]]]$key)
   }, parts)
   right(summaries(p), want)

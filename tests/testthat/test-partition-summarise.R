@@ -505,7 +505,7 @@ test_that("a worker keeps folded rows for the next step of the same part only", 
     part_fold(at, step(...), from)
     if (is.null(at$result)) at$data[[2L]] else at$result$rows
   }
-  on.exit(the$folded <- NULL)
+  on.exit(the_worker$folded <- NULL)
   x <- data.frame(k = rep(1:2, 5), v = 1)
   other <- data.frame(k = 1L, v = 1)
   expect_identical(fold(x, c(1L, 1L, 1L), TRUE), 2L)

@@ -93,10 +93,10 @@ test_cluster("L4: rscript = c(\"nice\", \"*\") and renice give nicer workers", {
   cl <- makeClusterPSOCK(1, rscript = c("nice", "*"), renice = 3)
   defer(function() stopCluster(cl))
   expect_identical(clusterCall(cl, tools::psnice)[[1]], min(tools::psnice() + 13L, 19L))
-  servers <- length(the$servers)
+  servers <- length(the_cluster$servers)
   again <- makeClusterPSOCK(1, rscript = c("nice", "*"), renice = 3)
   defer(function() stopCluster(again))
-  expect_identical(length(the$servers), servers)
+  expect_identical(length(the_cluster$servers), servers)
 })
 
 test_cluster("libraries, start-up code, arguments, packages and output are the workers' own", {

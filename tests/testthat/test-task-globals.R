@@ -45,12 +45,12 @@ test_cluster("A4 what goes along with tasks is sent once while it stays the same
   use <- global_function(function(i) task_big[i])
   values <- lapply(lapply(1:20, function(i) task_submit(cl, use, i)), task_value)
   expect_identical(values, lapply(1:20, as.numeric))
-  held <- muster:::the$task_job$held[[2L]]
+  held <- muster:::the_task$task_job$held[[2L]]
   expect_identical(task_value(task_submit(cl, use, 3)), 3)
-  expect_identical(muster:::the$task_job$held[[2L]], held)
+  expect_identical(muster:::the_task$task_job$held[[2L]], held)
   assign("task_big", task_big * 2, globalenv())
   expect_identical(task_value(task_submit(cl, use, 3)), 6)
-  expect_false(identical(muster:::the$task_job$held[[2L]], held))
+  expect_false(identical(muster:::the_task$task_job$held[[2L]], held))
 })
 
 test_cluster("A4 an environment that changes goes along as it is", {

@@ -102,7 +102,7 @@ test_cluster("A map is a row of cluster_tasks(), and is cancelled by its label",
   map <- task_map(cl, 1:5, identity)
   task_wait(map)
   expect_identical(nrow(cluster_tasks(cl)), 0L)
-  kept <- length(muster:::the$maps)
+  kept <- length(muster:::the_task$maps)
   expect_lte(kept, 1L)
 })
 

@@ -237,7 +237,7 @@ test_cluster("without descriptors for copies, values that are there go by the se
 
 test_cluster("what a worker's state needs is replayed, and costs workers nothing", {
   cl <- local_cluster(1)
-  jobs <- function() length(ls(getFromNamespace("the", "muster")$jobs))
+  jobs <- function() length(ls(getFromNamespace("the_worker", "muster")$jobs))
   descriptors <- function() length(list.files("/proc/self/fd"))
   before <- clusterCall(cl, descriptors)[[1L]]
   for (i in 1:20) {
@@ -257,7 +257,7 @@ test_cluster("what a worker's state needs is replayed, and costs workers nothing
 
 test_cluster("workers forget results that nobody needs", {
   cl <- local_cluster(1)
-  jobs <- function() length(ls(getFromNamespace("the", "muster")$jobs))
+  jobs <- function() length(ls(getFromNamespace("the_worker", "muster")$jobs))
   last <- task_submit(cl, slow(0))
   for (i in 1:30) last <- task_submit(cl, function(x) x + 1, last)
   fails <- task_submit(cl, function(x) stop("no"), last)

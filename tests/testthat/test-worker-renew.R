@@ -131,7 +131,7 @@ test_cluster("the path in the server stays, for what keeps it where R can't see 
   local_maker()
   cl <- renewed_cluster(packages = "mustermaker")
   lost <- clusterCall(cl, function() {
-    kept <- asNamespace("muster")$the$kept
+    kept <- asNamespace("muster")$the_worker$kept
     file.path(kept$dir, kept$files)
   })
   expect_identical(lost[[1L]], lost[[2L]])
