@@ -76,6 +76,16 @@ tasks_there <- function(cl, name, call) {
   tasks
 }
 
+label_of <- function(task) {
+  if (is_map(task)) task$label else if (is.list(state <- .Call(ffi_task_state, task))) state$label
+}
+
+# 0 for one that is done.
+task_id <- function(task) {
+  state <- if (is_map(task)) task else .Call(ffi_task_state, task)
+  if (is_map(task) || is.list(state)) as.numeric(state$id) else 0
+}
+
 #' @export
 print.muster_tasks <- function(x, ...) {
   class(x) <- "data.frame"

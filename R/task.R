@@ -536,15 +536,10 @@ task_cancel <- function(tasks, label = NULL) {
     check_string(label, "label", call)
     tasks <- Filter(function(task) identical(label_of(task), label), tasks)
   }
-  invisible(vapply(tasks, cancel_task, NA))
-}
-
-label_of <- function(task) {
-  if (is_map(task)) {
-    task$label
-  } else if (is.list(state <- .Call(ffi_task_state, task))) {
-    state$label
-  }
+  # The youngest first: a task fails at once when one that it needs is cancelled.
+  youngest <- order(vapply(tasks, task_id, 0), decreasing = TRUE)
+  cancelled <- vapply(tasks[youngest], cancel_task, NA)
+  invisible(cancelled[order(youngest)])
 }
 
 cancel_task <- function(task) {

@@ -55,6 +55,16 @@ test_cluster("a group of tasks is cancelled by its label, or with the whole clus
   expect_error(cluster_tasks(other), class = "muster_error")
 })
 
+test_cluster("a task that fails since another is cancelled in the queue counts as cancelled", {
+  cl <- local_cluster(1)
+  long <- task_submit(cl, function() Sys.sleep(60)) # tidy: it is cancelled
+  behind <- task_submit(cl, function() 1)
+  needs <- task_submit(cl, identity, behind)
+  wait_until(grepl("queued", format(behind)))
+  expect_identical(task_cancel(cl), c(TRUE, TRUE, TRUE))
+  expect_true(all(task_done(list(long, behind, needs))))
+})
+
 test_cluster("a full queue is waited for, or tells so at once", {
   cl <- local_cluster(1)
   local_settings(muster.queue_max = 1e5)
