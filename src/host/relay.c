@@ -112,14 +112,6 @@ void mst_relay_close(struct mst_relay *relay) {
   mst_net_close(&in);
 }
 
-uint64_t mst_relay_sent(const struct mst_relay *relay) {
-  return relay->mux.flight.sent;
-}
-
-size_t mst_relay_streams(const struct mst_relay *relay) {
-  return relay->mux.count;
-}
-
 // ---- in
 
 // came deals with one piece.

@@ -14,7 +14,6 @@
 #ifndef MST_HOST_RELAY_H
 #define MST_HOST_RELAY_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/mst_err.h"
@@ -41,9 +40,6 @@ int mst_relay_open(const struct mst_relay_config *config,
 // has ended on this side, -MST_ETIMEOUT after a silence, -MST_EPROTO if the other end broke a rule,
 // -MST_ESYS, -MST_EMEM; err says more. Close it then.
 int mst_relay_run(struct mst_relay *relay, int timeout_ms, struct mst_err *err);
-// How many bytes it has put on the link, and how many streams it has.
-uint64_t mst_relay_sent(const struct mst_relay *relay);
-size_t mst_relay_streams(const struct mst_relay *relay);
 // mst_relay_close closes the link and all descriptors: their other ends see that.
 void mst_relay_close(struct mst_relay *relay);
 

@@ -6,6 +6,7 @@
 #ifndef MST_HOST_THREAD_H
 #define MST_HOST_THREAD_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/mst_err.h"

@@ -10,7 +10,7 @@
 
 #include "base/mst_clock.h"
 #include "base/mst_fault.h"
-#include "host/relay.h"
+#include "host/relay_int.h"
 #include "loop/chan.h"
 #include "mst_random.h"
 #include "mst_test.h"

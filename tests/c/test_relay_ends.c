@@ -45,10 +45,10 @@ TEST("A segment for several workers crosses the link once") {
     CHECK_INT(mst_chan_send(&workers[i].data[0], &head, blob, NULL, 0, 0, NULL),
               0);
   }
-  const uint64_t before = mst_relay_sent(relays[0]);
+  const uint64_t before = relays[0]->mux.flight.sent;
   for (uint32_t i = 0; i < WORKERS; i++)
     check_segment(&workers[i].data[1], i + 1, BYTES, 3);
-  CHECK(mst_relay_sent(relays[0]) - before < BYTES + BYTES / 4);
+  CHECK(relays[0]->mux.flight.sent - before < BYTES + BYTES / 4);
   mst_blob_release(blob);
   for (uint32_t i = 0; i < WORKERS; i++)
     close_worker(&workers[i]);
@@ -108,12 +108,12 @@ TEST("A stream is over when the session closes it, though a child of the "
   struct worker worker;
   open_link();
   start_server();
-  const size_t before = mst_relay_streams(relays[0]);
+  const size_t before = relays[0]->mux.count;
   start_worker(&worker, 0);
-  CHECK_INT(mst_relay_streams(relays[0]), before + 3);
+  CHECK_INT(relays[0]->mux.count, before + 3);
   close_side(&worker, 0); // the worker's ends stay open
-  UNTIL(mst_relay_streams(relays[0]) == before &&
-        mst_relay_streams(relays[1]) == before);
+  UNTIL(relays[0]->mux.count == before &&
+        relays[1]->mux.count == before);
   close_side(&worker, 1);
   close_link();
 }
@@ -187,7 +187,7 @@ static uint64_t sent_after(int64_t wait_ns) {
   const int64_t end_ns = mst_clock_now() + wait_ns;
   while (mst_clock_now() < end_ns)
     turn();
-  return mst_relay_sent(relays[0]) + mst_relay_sent(relays[1]);
+  return relays[0]->mux.flight.sent + relays[1]->mux.flight.sent;
 }
 
 TEST("Something is sent back soon, once, where the link has TCP's delays on") {
