@@ -112,33 +112,6 @@ threads_running <- function(machine) {
   as.numeric(sub(pattern, "\\1", line))
 }
 
-doctor_locked_memory <- function(machine) {
-  limit <- process_limit(machine, "Max locked memory")[["soft"]]
-  # These cards' registered memory is locked: MPI and GPU libraries need a lot of it.
-  has_rdma <- length(list.files(file.path(machine$sys, "class", "infiniband"))) > 0L
-  verdict <- if (limit < 65536 || (has_rdma && is.finite(limit))) "attention" else "good"
-  finding(
-    paste0(limit_text(limit, binary_text), if (has_rdma) ", and there is an RDMA card"), verdict,
-    paste0(
-      "muster locks no memory, but libraries for InfiniBand and GPUs do; with too little, they ",
-      "fail or become slow in workers."
-    ),
-    unless_good(verdict, "ulimit -l unlimited # before R starts"),
-    c(limit_bytes = limit)
-  )
-}
-
-doctor_stack <- function(machine) {
-  limit <- process_limit(machine, "Max stack size")[["soft"]]
-  verdict <- verdict_low(limit, 8 * 1024^2, 1024^2)
-  finding(
-    limit_text(limit, binary_text), verdict,
-    "Deep recursion in a task ends in \"C stack usage is too close to the limit\".",
-    unless_good(verdict, "ulimit -s 8192 # before R starts"),
-    c(limit_bytes = limit)
-  )
-}
-
 doctor_address_space <- function(machine) {
   limit <- process_limit(machine, "Max address space")[["soft"]]
   verdict <- verdict_low(limit, Inf, 4 * 1024^3)
@@ -150,28 +123,6 @@ doctor_address_space <- function(machine) {
     ),
     unless_good(verdict, "ulimit -v unlimited # before R starts"),
     c(limit_bytes = limit)
-  )
-}
-
-doctor_file_size <- function(machine) {
-  limit <- process_limit(machine, "Max file size")[["soft"]]
-  verdict <- verdict_low(limit, Inf, 64 * 1024^2)
-  finding(
-    limit_text(limit, binary_text), verdict,
-    "This limits shared memory, too: larger vectors are copied instead of shared.",
-    unless_good(verdict, "ulimit -f unlimited # before R starts"),
-    c(limit_bytes = limit)
-  )
-}
-
-doctor_cpu_time <- function(machine) {
-  limit <- process_limit(machine, "Max cpu time")[["soft"]]
-  verdict <- verdict_low(limit, Inf, 60)
-  finding(
-    limit_text(limit, seconds_text), verdict,
-    "The kernel kills a worker that has used this much CPU time, whatever it does.",
-    unless_good(verdict, "ulimit -t unlimited # before R starts"),
-    c(limit_s = limit)
   )
 }
 

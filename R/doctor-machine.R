@@ -5,17 +5,16 @@
 # list of them (one for each network card). If something can't be read, not_known() ends that item
 # but not the others: its verdict is "unknown", its value the reason.
 
-# proc, sys, cgroup: where these trees are mounted; etc, run, lib: where systemd's files are.
+# proc, sys, cgroup: where these trees are mounted; etc: where the hosts file is.
 # ...: other readers, by name.
 doctor_machine <- function(proc = proc_place(), sys = sys_place(),
                            cgroup = file.path(sys, "fs", "cgroup"), ...) {
   machine <- list(
-    proc = proc, sys = sys, cgroup = cgroup, etc = "/etc", run = "/run", lib = "/usr/lib",
+    proc = proc, sys = sys, cgroup = cgroup, etc = "/etc",
     listeners = function() known_or(.Call(ffi_diag_listeners)),
     counters = function() known_or(.Call(ffi_diag_counters, proc)),
     card = function(name) known_or(.Call(ffi_card, name)),
     disk = function(path) known_or(.Call(ffi_disk, path)),
-    clock_sync = function() known_or(.Call(ffi_clock_sync)),
     mappings = function() .Call(ffi_mappings, proc),
     features = function() .Call(ffi_features),
     built_with = function() .Call(ffi_built_with),
@@ -25,7 +24,7 @@ doctor_machine <- function(proc = proc_place(), sys = sys_place(),
     variables = function() Sys.getenv(),
     loaded = function() loadedNamespaces(),
     blas = function() basename(extSoftVersion()[["BLAS"]]),
-    tmpdir = dirname(tempdir()), user = Sys.info()[["user"]], host = Sys.info()[["nodename"]]
+    tmpdir = dirname(tempdir()), host = Sys.info()[["nodename"]]
   )
   given <- list(...)
   machine[names(given)] <- given

@@ -41,41 +41,6 @@ doctor_swap <- function(machine) {
   )
 }
 
-doctor_overcommit <- function(machine) {
-  mode <- doctor_number(machine, "proc", "sys/vm/overcommit_memory")
-  verdict <- if (mode == 2) "attention" else "good"
-  finding(
-    paste(mode, c("(heuristic)", "(always)", "(never)")[match(mode, 0:2, 1L)]), verdict,
-    paste0(
-      "Without overcommit, each forked worker needs free memory for a full copy of ",
-      "its parent, so forks can fail although memory is free."
-    ),
-    unless_good(verdict, set_sysctl("vm.overcommit_memory", 0)),
-    c(setting = mode)
-  )
-}
-
-doctor_huge_pages <- function(machine) {
-  chosen <- function(file) {
-    line <- doctor_lines(machine, "sys", file.path("kernel/mm/transparent_hugepage", file))[1L]
-    if (!grepl("\\[[^]]+\\]", line)) {
-      not_known(paste0("transparent_hugepage/", file, " names no choice."))
-    }
-    sub("^.*\\[([^]]+)\\].*$", "\\1", line)
-  }
-  enabled <- chosen("enabled")
-  defrag <- if (enabled == "never") "never" else chosen("defrag")
-  verdict <- if (enabled == "always" && defrag == "always") "attention" else "good"
-  finding(
-    paste0(enabled, if (enabled != "never") paste0(", defrag ", defrag)), verdict,
-    paste0(
-      "With defrag always, a process stops until 2 MB in one piece are found for it: pauses of ",
-      "milliseconds whenever workers allocate, and forked ones copy more than they write."
-    ),
-    unless_good(verdict, "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag")
-  )
-}
-
 # ---- file systems
 
 # Docker's default is 64 MB.

@@ -39,11 +39,6 @@ doctor_rules <- function() {
       "neighbour tables, IPv4 and IPv6",
       "limit below 512; half full; full 100 times a day since boot", "90 % full"
     ),
-    conntrack = c("connections that the firewall tracks", "70 % of the limit", "95 %"),
-    socket_memory = c(
-      "memory of TCP",
-      "half of the limit; 100 connections a day ended for it", "90 %"
-    ),
     card = c(
       "scatter-gather and related settings, errors",
       "0.01 % of packets with errors; 1 % of segments sent again", ""
@@ -59,15 +54,11 @@ doctor_rules <- function() {
       "processes and threads left, as far as known",
       "fewer than 512, or 2 for each core", "fewer than 16 and 2 for each core"
     ),
-    locked_memory = c("`ulimit -l`", "below 64 KiB; any limit where there is an RDMA card", ""),
-    stack = c("`ulimit -s`", "below 8 MiB", "below 1 MiB"),
     address_space = c("`ulimit -v`", "any limit", "below 4 GiB"),
     max_map_count = c(
       "`vm.max_map_count`, and memory mappings of this process",
       "below 65530; half in use", "90 % in use"
     ),
-    file_size = c("`ulimit -f`", "any limit", "below 64 MiB"),
-    cpu_time = c("`ulimit -t`", "any limit", "below 60 s"),
     cgroup_cpu = c(
       "quota, throttled periods (of `interval`, else since the group began)",
       "5 %", "50 %"
@@ -83,34 +74,20 @@ doctor_rules <- function() {
     ),
     memory = c("available memory", "below 10 %", "below 3 %"),
     swap = c("swap in use", "25 %", "75 %"),
-    overcommit = c("`vm.overcommit_memory`", "2", ""),
     oom_kills = c(
       "processes killed on the machine for lack of memory",
       "one a day since boot", "it grew"
     ),
-    huge_pages = c("transparent huge pages", "always, with defrag always", ""),
     shm = c("`/dev/shm`", "64 MiB or less; below 10 % free; not mounted", "below 1 MB free"),
     tmpdir = c(
       "where temporary directories are",
       "below 1 GB or 5 % of files free; `noexec`; on a network", "below 100 MB or 1 % of files"
     ),
-    tmp_cleaner = c(
-      "systemd-tmpfiles, tmpreaper and tmpwatch, where temporary directories are",
-      "deletes what was unused for less than 7 days", "less than a day"
-    ),
     kernel = c(
       "pidfd and memfd, by trying, and what muster was built to do without", "one is missing", ""
     ),
-    clock = c("clock source", "hpet, acpi_pm, xen, Hyper-V's MSR", "jiffies, pit"),
-    clock_sync = c("whether the kernel's clock is synchronised", "it isn't", ""),
     cpus = c("CPUs of the machine and [availableCores()]", "not all may be used", ""),
     load = c("load of a minute for each CPU", "1.5", "4"),
-    numa = c("`vm.zone_reclaim_mode` with several nodes", "not 0", ""),
-    logind = c("logind's `KillUserProcesses`", "yes, and this user isn't spared", ""),
-    systemd_oomd = c(
-      "systemd-oomd, and how long this control group waits for memory",
-      "10 % of the last 10 s, where it runs", "40 %"
-    ),
     threads = c(
       "threads that BLAS and OpenMP use in this session",
       "more than cores", "over 4 times as many"

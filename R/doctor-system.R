@@ -1,4 +1,4 @@
-# Kernel, clock, CPUs.
+# Kernel and CPUs.
 
 # A container's filter may refuse what the version has: so features are tried.
 doctor_kernel <- function(machine) {
@@ -33,43 +33,6 @@ doctor_built <- function(lacks, features) {
     ),
     "Linux, and muster installed without -DMST_PORTABLE or -DMST_NO_...",
     features + 0
-  )
-}
-
-clocks_good <- c(
-  "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "tod",
-  "riscv_clocksource", "stable_counter"
-)
-clocks_slow <- c("hpet", "acpi_pm", "xen", "hyperv_clocksource_msr")
-
-doctor_clock <- function(machine) {
-  base <- "devices/system/clocksource/clocksource0"
-  clock <- doctor_lines(machine, "sys", file.path(base, "current_clocksource"))[1L]
-  others <- read_kernel_file(file.path(machine$sys, base, "available_clocksource"))
-  others <- strsplit(paste(others, collapse = " "), " ", fixed = TRUE)[[1L]]
-  verdict <- if (clock %in% clocks_good) {
-    "good"
-  } else if (clock %in% clocks_slow) {
-    "attention"
-  } else if (clock %in% c("jiffies", "refined-jiffies", "pit")) {
-    "bad"
-  } else {
-    not_known(paste0("\"", clock, "\" isn't known to muster."))
-  }
-  better <- intersect(clocks_good, others)
-  finding(
-    clock, verdict,
-    paste0(
-      "Reading the clock takes 0.02 us with a good source, and a microsecond and a system call ",
-      "with others. Each message reads it several times."
-    ),
-    if (verdict == "good") {
-      ""
-    } else if (length(better)) {
-      paste0("echo ", better[1L], " > /sys/", base, "/current_clocksource")
-    } else {
-      "boot with tsc=reliable, if the machine's TSC is"
-    }
   )
 }
 
@@ -117,27 +80,5 @@ doctor_load <- function(machine) {
     "More programs want to run than there are CPUs: workers wait for their turn.",
     unless_good(verdict, "ps aux --sort=-pcpu | head # what runs"),
     c(load = load, cpus = total)
-  )
-}
-
-doctor_numa <- function(machine) {
-  nodes <- cpu_list_count(doctor_lines(machine, "sys", "devices/system/node/online")[1L])
-  if (is.na(nodes)) {
-    not_known("devices/system/node/online holds no list.")
-  }
-  reclaim <- or_na(doctor_number(machine, "proc", "sys/vm/zone_reclaim_mode"))
-  verdict <- if (nodes > 1L && isTRUE(reclaim > 0)) "attention" else "good"
-  finding(
-    paste0(
-      nodes, if (nodes == 1L) " node" else " nodes",
-      if (isTRUE(reclaim > 0)) paste(", zone_reclaim_mode", reclaim)
-    ),
-    verdict,
-    paste0(
-      "With zone_reclaim_mode on, a node that is full drops its files' cache or stalls, ",
-      "while other nodes have memory free."
-    ),
-    unless_good(verdict, set_sysctl("vm.zone_reclaim_mode", 0)),
-    c(nodes = nodes, zone_reclaim_mode = reclaim)
   )
 }

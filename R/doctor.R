@@ -68,17 +68,14 @@
 #' queries on Hadoop and Kubernetes. Linux's current defaults (4096, by memory, 60, on) count as
 #' good until a counter says otherwise; the command is shown anyway.
 #'
-#' Meaning of the kernel's files: "IP Sysctl", "SNMP counter", "Control Group v2", "Transparent
-#' Hugepage Support" and "Documentation for /proc/sys/vm/" in the Linux kernel's documentation,
-#' and the Linux manual pages sock_diag(7) (socket monitoring), tcp(7) (the TCP protocol),
-#' listen(2), proc(5) (the files of `/proc`), getrlimit(2) (resource limits), adjtimex(2) (the
-#' kernel's clock) and sysctl.d(5) (kernel settings at boot). systemd: logind.conf(5) (login
-#' manager), systemd-oomd.service(8) (out-of-memory daemon), tmpfiles.d(5) (cleaning of
-#' temporary files). That a listener holds one connection more than its backlog was measured on
-#' Linux 6.18.
+#' Meaning of the kernel's files: "IP Sysctl", "SNMP counter", "Control Group v2" and
+#' "Documentation for /proc/sys/vm/" in the Linux kernel's documentation, and the Linux manual
+#' pages sock_diag(7) (socket monitoring), tcp(7) (the TCP protocol), listen(2), proc(5) (the
+#' files of `/proc`), getrlimit(2) (resource limits) and sysctl.d(5) (kernel settings at boot).
+#' That a listener holds one connection more than its backlog was measured on Linux 6.18.
 #'
 #' @section Cost:
-#' Reads about 80 small files of `/proc`, `/sys` and `/etc`, the list of listeners from the
+#' Reads about 60 small files of `/proc`, `/sys` and `/etc`, the list of listeners from the
 #' kernel, and two files for each process: less than 0.3 s, plus `interval`. If a listener
 #' overflowed, it also reads the descriptors of all processes that you may inspect. If TMPDIR is
 #' on a network file system that doesn't respond, `doctor()` waits as long as the file system
@@ -147,30 +144,22 @@ doctor_items <- function() {
     ),
     in_group("Network",
       retransmits = doctor_retransmits, ports = doctor_ports, neighbours = doctor_neighbours,
-      conntrack = doctor_conntrack, socket_memory = doctor_socket_memory, card = doctor_cards,
-      loopback = doctor_loopback, localhost = doctor_localhost
+      card = doctor_cards, loopback = doctor_loopback, localhost = doctor_localhost
     ),
     in_group("Limits of this process",
       open_files = doctor_open_files, system_files = doctor_system_files,
-      processes = doctor_processes,
-      locked_memory = doctor_locked_memory, stack = doctor_stack,
-      address_space = doctor_address_space, max_map_count = doctor_max_map_count,
-      file_size = doctor_file_size, cpu_time = doctor_cpu_time
+      processes = doctor_processes, address_space = doctor_address_space,
+      max_map_count = doctor_max_map_count
     ),
     in_group("Control group",
       cgroup_cpu = doctor_cgroup_cpu, cgroup_memory = doctor_cgroup_memory,
       cgroup_oom = doctor_cgroup_oom, cgroup_pids = doctor_cgroup_pids
     ),
     in_group("Memory and files",
-      memory = doctor_memory, swap = doctor_swap, overcommit = doctor_overcommit,
-      oom_kills = doctor_oom_kills, huge_pages = doctor_huge_pages, shm = doctor_shm,
-      tmpdir = doctor_tmpdir, tmp_cleaner = doctor_tmp_cleaner
+      memory = doctor_memory, swap = doctor_swap, oom_kills = doctor_oom_kills, shm = doctor_shm,
+      tmpdir = doctor_tmpdir
     ),
-    in_group("Machine",
-      kernel = doctor_kernel, clock = doctor_clock, clock_sync = doctor_clock_sync,
-      cpus = doctor_cpus, load = doctor_load, numa = doctor_numa, logind = doctor_logout,
-      systemd_oomd = doctor_oomd
-    ),
+    in_group("Machine", kernel = doctor_kernel, cpus = doctor_cpus, load = doctor_load),
     in_group("R and programs",
       threads = doctor_threads, fork = doctor_fork, ssh = doctor_ssh,
       schedulers = doctor_schedulers, leftover = doctor_leftover

@@ -210,7 +210,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
     ENTRY(ffi_built_with, 0),
-    ENTRY(ffi_clock_sync, 0),
     ENTRY(ffi_mappings, 1),
     ENTRY(ffi_command_lines, 2),
     ENTRY(ffi_hide, 2),

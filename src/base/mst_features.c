@@ -15,7 +15,6 @@ static const struct mst_feature features[] = {
     {"socket states", MST_HAVE_DIAG},
     {"ppoll", MST_HAVE_PPOLL},
     {"libraries", MST_HAVE_DL_ITERATE},
-    {"adjtimex", MST_HAVE_ADJTIMEX},
 };
 
 const struct mst_feature *mst_features(size_t *n) {

@@ -129,13 +129,6 @@
 #define MST_HAVE_DL_ITERATE 0
 #endif
 
-// adjtimex(): is the clock synchronised?
-#if MST_BY_DEFAULT && !defined(MST_NO_ADJTIMEX)
-#define MST_HAVE_ADJTIMEX 1
-#else
-#define MST_HAVE_ADJTIMEX 0
-#endif
-
 // mst_features lists all of them, for people and tests.
 struct mst_feature {
   const char *name;

@@ -93,7 +93,6 @@ enum mst_diag_counter {
   MST_DIAG_COOKIES_SENT,
   MST_DIAG_SYN_RETRANS,   // a SYN or its answer was sent again
   MST_DIAG_TIMEOUTS,      // retransmission timers that expired
-  MST_DIAG_MEMORY_ABORTS, // connections aborted for lack of socket memory
   MST_DIAG_ACTIVE_OPENS,  // connect()
   MST_DIAG_PASSIVE_OPENS, // handshakes started by others
   MST_DIAG_ATTEMPT_FAILS, // failed attempts of both kinds

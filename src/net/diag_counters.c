@@ -27,7 +27,6 @@ static const struct known known[MST_DIAG_COUNTERS] = {
     [MST_DIAG_COOKIES_SENT] = {"TcpExt", "SyncookiesSent"},
     [MST_DIAG_SYN_RETRANS] = {"TcpExt", "TCPSynRetrans"},
     [MST_DIAG_TIMEOUTS] = {"TcpExt", "TCPTimeouts"},
-    [MST_DIAG_MEMORY_ABORTS] = {"TcpExt", "TCPAbortOnMemory"},
     [MST_DIAG_ACTIVE_OPENS] = {"Tcp", "ActiveOpens"},
     [MST_DIAG_PASSIVE_OPENS] = {"Tcp", "PassiveOpens"},
     [MST_DIAG_ATTEMPT_FAILS] = {"Tcp", "AttemptFails"},

@@ -32,12 +32,11 @@ machine_at <- function(root, ...) {
       stats::setNames(ifelse(names == "ssh", "/usr/bin/ssh", ""), names)
     },
     variables = function() character(), loaded = function() c("base", "muster"),
-    blas = function() "libblas.so", tmpdir = "/tmp", user = "ann", host = "server",
-    clock_sync = function() c(1, 0.002)
+    blas = function() "libblas.so", tmpdir = "/tmp", host = "server"
   )
   given <- list(...)
   readers[names(given)] <- given
-  readers[c("etc", "run", "lib")] <- file.path(root, c("etc", "run", "usr/lib"))
+  readers$etc <- file.path(root, "etc")
   do.call(doctor_machine, c(list(file.path(root, "proc"), file.path(root, "sys")), readers))
 }
 
@@ -73,7 +72,7 @@ made_cards <- function(names, errors = 1) {
 made_counters <- function(...) {
   values <- c(
     ListenOverflows = 0, ListenDrops = 0, TCPReqQFullDrop = 0, TCPReqQFullDoCookies = 0,
-    TCPAbortOnMemory = 0, OutSegs = 1e6, RetransSegs = 100
+    OutSegs = 1e6, RetransSegs = 100
   )
   given <- c(...)
   values[names(given)] <- given
@@ -93,10 +92,7 @@ made_counters <- function(...) {
 
 limits_lines <- function(...) {
   values <- c(
-    "Max cpu time" = "unlimited", "Max file size" = "unlimited",
-    "Max stack size" = "8388608", "Max processes" = "100000",
-    "Max open files" = "65536", "Max locked memory" = "8388608",
-    "Max address space" = "unlimited"
+    "Max processes" = "100000", "Max open files" = "65536", "Max address space" = "unlimited"
   )
   given <- c(...)
   values[names(given)] <- given
@@ -113,14 +109,10 @@ healthy_files <- function() {
     "net/ipv4/tcp_syncookies" = "1", "net/ipv4/tcp_fin_timeout" = "30",
     "net/ipv4/tcp_abort_on_overflow" = "0",
     "net/ipv4/ip_local_port_range" = "32768\t60999",
-    "net/ipv4/tcp_mem" = "100000\t150000\t200000",
     "net/ipv4/neigh/default/gc_thresh3" = "1024",
     "net/ipv6/neigh/default/gc_thresh3" = "1024",
-    "net/netfilter/nf_conntrack_max" = "262144",
-    "net/netfilter/nf_conntrack_count" = "100",
     "kernel/threads-max" = "200000", "kernel/pid_max" = "4194304",
-    "kernel/osrelease" = "6.1.0-18-amd64", "vm/overcommit_memory" = "0",
-    "vm/zone_reclaim_mode" = "0", "vm/max_map_count" = "65530"
+    "kernel/osrelease" = "6.1.0-18-amd64", "vm/max_map_count" = "65530"
   )
   names(sysctl) <- paste0("proc/sys/", names(sysctl))
   c(as.list(sysctl), made_counters(), list(
@@ -145,9 +137,7 @@ healthy_files <- function() {
     ),
     "proc/vmstat" = c("nr_free_pages 5", "oom_kill 0"),
     "proc/1/cmdline" = "init", "proc/uptime" = "864000.50 1000.00", # ten days
-    "proc/self/maps" = rep_len("a mapping", 100), "run/systemd/system" = NULL,
-    "etc/systemd/logind.conf" = c("[Login]", "#KillUserProcesses=no"),
-    "usr/lib/tmpfiles.d/tmp.conf" = c("# Clean", "q /tmp 1777 root root 10d"),
+    "proc/self/maps" = rep_len("a mapping", 100),
     "sys/fs/cgroup/cgroup.controllers" = "cpu memory pids",
     "sys/fs/cgroup/user/memory.max" = "max",
     "sys/fs/cgroup/user/memory.events" = c("low 0", "oom 0", "oom_kill 0"),
@@ -161,11 +151,7 @@ healthy_files <- function() {
     "sys/class/net/eth0/device" = NULL, "sys/class/net/eth0/speed" = "10000",
     "proc/net/dev" = made_cards("eth0"), "proc/sys/fs/file-nr" = "1000\t0\t200000",
     "etc/hosts" = c("127.0.0.1 localhost", "127.0.1.1 server.example server"),
-    "sys/devices/system/clocksource/clocksource0/current_clocksource" = "tsc",
-    "sys/devices/system/clocksource/clocksource0/available_clocksource" = "tsc hpet acpi_pm",
-    "sys/devices/system/cpu/online" = "0-3", "sys/devices/system/node/online" = "0",
-    "sys/kernel/mm/transparent_hugepage/enabled" = "always [madvise] never",
-    "sys/kernel/mm/transparent_hugepage/defrag" = "always defer [madvise] never"
+    "sys/devices/system/cpu/online" = "0-3"
   ))
 }
 

@@ -109,7 +109,7 @@ test_that("A6: attention and bad have statuses of their own, and --fail-on choos
 })
 
 test_that("A6: muster doctor --json has numbers, host, time, version and schema", {
-  run <- cli("doctor", "--item", "memory,stack,load", "--json", "--fail-on", "never")
+  run <- cli("doctor", "--item", "memory,swap,load", "--json", "--fail-on", "never")
   expect_identical(run$status, 0L)
   skip_if_not_installed("jsonlite")
   json <- jsonlite::fromJSON(run$text, simplifyVector = FALSE)
@@ -135,10 +135,10 @@ test_that("numbers that aren't known, and limits that don't exist, are null in J
 })
 
 test_that("muster doctor tells what doctor() finds", {
-  run <- cli("doctor", "--item", "kernel,clock", "--json")
-  found <- doctor(items = c("kernel", "clock"))
+  run <- cli("doctor", "--item", "kernel,cpus", "--json")
+  found <- doctor(items = c("kernel", "cpus"))
   expect_identical(run$status, doctor_status(found$verdict, "attention"))
-  expect_match(paste(run$text, collapse = ""), "\"kernel\".*\"clock\"")
+  expect_match(paste(run$text, collapse = ""), "\"kernel\".*\"cpus\"")
   expect_identical(cli("doctor", "--quiet", "--item", "load")$text, character())
   expect_match(cli("doctor", "--help")$text[1L], "^Usage: muster doctor")
   expect_identical(cli("doctor", "more")$status, 2L)

@@ -121,23 +121,3 @@ test_that("neighbour tables are judged by the fuller one, and by whether they we
   expect_verdict("neighbours", "attention", sysctl("net/ipv4/neigh/default/gc_thresh3", 511))
   expect_verdict("neighbours", "good", list("proc/net/stat/arp_cache" = NA))
 })
-
-test_that("connection tracking is judged by how full it is", {
-  count <- function(n) sysctl("net/netfilter/nf_conntrack_count", n)
-  expect_verdict("conntrack", "good", count(183500))
-  expect_verdict("conntrack", "attention", count(183501))
-  expect_verdict("conntrack", "bad", count(249037))
-  expect_verdict("conntrack", "good", sysctl("net/netfilter/nf_conntrack_max", 0))
-  expect_match(row_of("conntrack", sysctl("net/netfilter/nf_conntrack_max", NA))$value, "tracked")
-})
-
-test_that("memory of sockets is judged by use and by connections that were ended", {
-  used <- function(pages) list("proc/net/sockstat" = sprintf("TCP: inuse 1 tw 1 mem %d", pages))
-  expect_verdict("socket_memory", "good", used(99999))
-  expect_verdict("socket_memory", "attention", used(100000))
-  row <- expect_verdict("socket_memory", "bad", used(180000))
-  expect_identical(row$command, "sysctl -w net.ipv4.tcp_mem=\"200000 300000 400000\"")
-  row <- expect_verdict("socket_memory", "good", made_counters(TCPAbortOnMemory = 1))
-  expect_match(row$value, "1 connection ended for it in the 10 days since boot")
-  expect_verdict("socket_memory", "attention", made_counters(TCPAbortOnMemory = 1001))
-})

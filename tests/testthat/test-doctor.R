@@ -43,8 +43,7 @@ test_that("a healthy server is good in all items", {
 test_that("a machine of which nothing is told is unknown, with reasons, and no error", {
   expect_silent(found <- examine(made_machine(list(),
     listeners = function() not_known("the kernel doesn't list sockets"),
-    disk = function(path) not_known("No such file or directory"),
-    clock_sync = function() not_known("Function not implemented"))))
+    disk = function(path) not_known("No such file or directory"))))
   # What doesn't come from the trees is told anyway.
   told <- c("loopback", "threads", "fork", "ssh", "schedulers")
   unknown <- found[!found$item %in% told, ]
@@ -71,7 +70,7 @@ test_that("a container without /proc/sys/net is told by the rest", {
   unknown <- found$item[found$verdict == "unknown"]
   expect_setequal(unknown, c(
     "somaxconn", "tcp_max_syn_backlog", "tcp_syncookies", "tcp_fin_timeout",
-    "tcp_abort_on_overflow", "ports", "neighbours", "conntrack", "socket_memory"
+    "tcp_abort_on_overflow", "ports", "neighbours"
   ))
   expect_match(found$value[found$item == "somaxconn"], "sys/net/core/somaxconn isn't there")
   expect_true(all(found$verdict[!found$item %in% unknown] == "good"))
@@ -127,7 +126,7 @@ test_that("A6: each item that is measured has its numbers, named, with units", {
   found <- examine(made_machine(healthy_files()))
   figures <- stats::setNames(found$figures, found$item)
   expect_true(all(vapply(figures, is.numeric, NA)))
-  words <- c("clock", "localhost", "huge_pages", "ssh", "schedulers")
+  words <- c("localhost", "ssh", "schedulers")
   expect_setequal(names(figures)[!lengths(figures)], words)
   expect_true(all(vapply(figures, function(x) all(grepl("^[a-z]", names(x))), NA)))
   expect_identical(figures$somaxconn, c(limit = 16384, listeners = 0, listeners_at_limit = 0))
@@ -136,7 +135,6 @@ test_that("A6: each item that is measured has its numbers, named, with units", {
   expect_identical(figures$listen_overflows[["total"]], 0)
   expect_identical(figures$listen_overflows[["since_boot_s"]], 864000.5)
   expect_identical(figures$max_map_count, c(limit = 65530, used = 100))
-  expect_identical(figures$stack[["limit_bytes"]], 8388608)
   # What isn't known has none.
   expect_identical(row_of("somaxconn", list("proc/sys/net/core/somaxconn" = NA))$figures[[1L]],
     numeric())

@@ -15,10 +15,6 @@
 #include "net/net.h"
 #include "share/memory.h"
 
-#if MST_HAVE_ADJTIMEX
-#include <sys/timex.h>
-#endif
-
 static SEXP reason(const struct mst_err *err) {
   return ffi_text(err->text, strlen(err->text));
 }
@@ -170,28 +166,6 @@ SEXP ffi_built_with(void) {
   Rf_setAttrib(values, R_NamesSymbol, names);
   UNPROTECT(2);
   return values;
-}
-
-// ffi_clock_sync gives c(synced, largest error in seconds), by the kernel's estimate.
-SEXP ffi_clock_sync(void) {
-#if MST_HAVE_ADJTIMEX
-  struct timex about;
-  memset(&about, 0, sizeof about); // no modes: only reads
-  const int state = adjtimex(&about);
-  const int number = errno;
-  if (state >= 0) {
-    SEXP values = Rf_allocVector(REALSXP, 2);
-    REAL(values)[0] = state != TIME_ERROR && (about.status & STA_UNSYNC) == 0;
-    REAL(values)[1] = (double)about.maxerror / 1e6;
-    return values;
-  }
-#else
-  const int number = ENOTSUP;
-#endif
-  struct mst_err err;
-  mst_err_clear(&err);
-  (void)mst_err_set(&err, MST_ESYS, number, "adjtimex", "%s", strerror(number));
-  return reason(&err);
 }
 
 // ffi_mappings gives c(memory mappings of this process, limit); NA if unknown.

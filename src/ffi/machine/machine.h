@@ -12,7 +12,6 @@ SEXP ffi_card(SEXP name);
 SEXP ffi_disk(SEXP path);
 SEXP ffi_features(void);
 SEXP ffi_built_with(void);
-SEXP ffi_clock_sync(void);
 SEXP ffi_mappings(SEXP proc);
 SEXP ffi_command_lines(SEXP paths, SEXP marks);
 
