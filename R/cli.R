@@ -13,8 +13,7 @@ cli_commands <- function() {
 #' The muster command
 #'
 #' The function behind the command `muster`. [muster_cli_install()] installs the command, so that
-#' your shell finds it, with a man page and completion; without it
-#' `Rscript -e 'muster::muster_cli()' probe ...` does the same.
+#' your shell finds it; without it `Rscript -e 'muster::muster_cli()' probe ...` does the same.
 #'
 #' ```
 #' muster probe 10.15.16.0/24 --port 44321 --timeout 0.02
@@ -33,9 +32,9 @@ cli_commands <- function() {
 #' @param quit `TRUE` ends R with the status, which is the default in scripts.
 #' @returns Invisibly, the status: 0 if something was found, or all is well; 1 if nothing was
 #'   found, or the worst verdict of [doctor()] is `attention`; 2 if the arguments can't be
-#'   understood or the command failed; 3 if [doctor()] has a verdict `bad`. muster doctor
-#'   --fail-on bad` gives 0 for `attention`, `--fail-on never for both. Text goes to standard
-#'   output, errors and warnings to standard error.
+#'   understood or the command failed; 3 if [doctor()] has a verdict `bad`. With `--fail-on bad`,
+#'   `muster doctor` gives 0 for `attention`, with `--fail-on never` for both. Text goes to
+#'   standard output, errors and warnings to standard error.
 #' @section Errors:
 #' None: they are printed, and the status is 2.
 #' @section Source:
