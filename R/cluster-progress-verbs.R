@@ -46,23 +46,35 @@ new_verb <- function(frame) {
   verb
 }
 
-# Tasks of theirs that nodes evaluate first.
+# What nodes evaluate first: tasks, and pieces of maps.
 tell_behind <- function(cl) {
   if (!inherits(cl, "muster_cluster")) {
     return()
   }
   tasks <- cluster_tasks(cl)
   ranks <- vapply(cl, function(node) .subset2(node, "rank"), 0L)
-  tasks <- tasks[tasks$state == "running" & tasks$worker %in% ranks, ]
+  evaluated <- lapply(tasks$task, evaluated_of, ranks)
+  tasks <- tasks[lengths(evaluated) > 0L, ]
   if (nrow(tasks)) {
     first <- tasks[1L, ]
+    now <- unlist(evaluated, recursive = FALSE)[[1L]]
     inform_muster("behind", paste0(
-      "Worker ", first$worker, " first evaluates task ",
+      "Worker ", now$worker, " first evaluates ",
+      if (is_map(first$task[[1L]])) "elements of map " else "task ",
       if (is.na(first$label)) first$id else paste0("`", first$label, "`"), " (",
-      short_time(first$running), " by now)", if (nrow(tasks) > 1L) ", and others have tasks, too",
+      short_time(now$seconds), " by now)", if (nrow(tasks) > 1L) ", and others have tasks, too",
       "; task_cancel(cl) ends it."
     ), tasks = tasks)
   }
+}
+
+# The states of what workers of these ranks evaluate of a task, or of a map's pieces.
+evaluated_of <- function(task, ranks) {
+  tasks <- if (is_map(task)) task$tasks else list(task)
+  states <- lapply(tasks, function(task) .Call(ffi_task_state, task))
+  Filter(function(state) {
+    is.list(state) && state$state == "running" && state$worker %in% ranks
+  }, states)
 }
 
 # Called from C once the session has all answers that it waited for, if the line is shown: an error

@@ -282,3 +282,18 @@ test_that("after Ctrl-C a task says that it goes on, and a call what it waits fo
   expect_match(bytes, "Worker 1 first evaluates task `fit` (", fixed = TRUE)
   expect_match(bytes, "values 1 2", fixed = TRUE)
 })
+
+test_cluster("a call that waits says of which map its worker evaluates elements first", {
+  cl <- local_cluster(2)
+  gate <- file.path(local_folder(), "gate")
+  hold <- remote(function(i, gate) while (!file.exists(gate)) Sys.sleep(0.01)) # tidy: until opened
+  expect_silent(tell_behind(cl))
+  map <- task_map(cl, 1:2, hold, gate = gate, .label = "fits")
+  wait_until(length(evaluated_of(map, 1:2)) == 2L)
+  said <- function(cl) tryCatch(tell_behind(cl), muster_message_behind = conditionMessage)
+  expect_match(said(cl), "^Worker [12] first evaluates elements of map `fits` \\(")
+  expect_match(said(cl[2L]), "^Worker 2 ")
+  file.create(gate)
+  task_wait(map)
+  expect_silent(tell_behind(cl))
+})
