@@ -15,35 +15,20 @@
 
 // ---- life
 
-static void free_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
+// set_up prepares the workers from..to - 1 for calls.
+static void set_up(struct mst_calls *calls, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
-    mst_journal_free(&calls->slots[i]->journal);
-    free(calls->slots[i]);
+    struct mst_worker *worker = calls->pool.workers[i];
+    worker->launch_ns = NEVER;
+    worker->rng_kept = 1;
+    worker->journal.total = &calls->log_bytes;
+    worker->journal.unfit = worker->journal.impossible = calls->no_checkpoints;
   }
 }
 
-// add_slots makes the slots of workers from..to - 1.
-static int add_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
-  struct mst_slot **slots =
-      mst_fault("calls.alloc")
-          ? NULL
-          : realloc(calls->slots, to * sizeof(struct mst_slot *));
-  if (slots == NULL) return -MST_EMEM;
-  calls->slots = slots;
-  for (uint32_t i = from; i < to; i++) {
-    slots[i] = mst_fault("calls.alloc") ? NULL : calloc(1, sizeof **slots);
-    if (slots[i] == NULL) {
-      free_slots(calls, from, i);
-      return -MST_EMEM;
-    }
-    slots[i]->mailbox.worker = i;
-    slots[i]->launch_ns = NEVER;
-    slots[i]->rng_kept = 1;
-    slots[i]->journal.total = &calls->log_bytes;
-    slots[i]->journal.unfit = slots[i]->journal.impossible =
-        calls->no_checkpoints;
-  }
-  return 0;
+static void free_journals(struct mst_calls *calls, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to; i++)
+    mst_journal_free(&calls->pool.workers[i]->journal);
 }
 
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
@@ -54,44 +39,38 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->withdraw_ns = NEVER;
   calls->tally.calls = calls;
   calls->common.journal.total = &calls->log_bytes;
-  int rc = mst_pool_init(&calls->pool, workers, window);
-  if (rc != 0) return rc;
-  rc = add_slots(calls, 0, workers);
-  if (rc == 0) return 0;
-  mst_pool_free(&calls->pool);
-  free(calls->slots);
-  calls->slots = NULL;
+  const int rc = mst_pool_init(&calls->pool, workers, window);
+  if (rc == 0) set_up(calls, 0, workers);
   return rc;
 }
 
-void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+void mst_calls_close(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  slot->ended = 1;
-  while (slot->mailbox.answers != NULL) {
-    struct mst_call *answer = slot->mailbox.answers;
-    mst_mailbox_take(&slot->mailbox, answer);
+  worker->channel = 0; // nothing more is said to it
+  while (worker->mailbox.answers != NULL) {
+    struct mst_call *answer = worker->mailbox.answers;
+    mst_mailbox_take(&worker->mailbox, answer);
     mst_call_release(answer);
   }
-  while (slot->mailbox.first != NULL) {
-    struct mst_call *call = slot->mailbox.first;
+  while (worker->mailbox.first != NULL) {
+    struct mst_call *call = worker->mailbox.first;
     if (call->is_task) {
-      (void)mst_mailbox_finish(&slot->mailbox, call, MST_CALL_LOST, now_ns);
+      (void)mst_mailbox_finish(&worker->mailbox, call, MST_CALL_LOST, now_ns);
     } else {
-      (void)mst_mailbox_drop(&slot->mailbox, call);
+      (void)mst_mailbox_drop(&worker->mailbox, call);
     }
   }
-  mst_journal_free(&slot->journal);
-  slot->replay = slot->replayed = NULL;
-  slot->replaying = slot->resuming = 0;
-  slot->mailbox.todo = 0;
-  if (slot->drains) calls->draining--;
-  slot->drains = slot->moves = 0;
-  if (slot->to_heal) calls->to_heal--;
-  slot->to_heal = 0;
-  if (slot->launch_ns != NEVER) calls->waiting--;
-  slot->launch_ns = NEVER;
-  mst_slot_forget_why(slot);
+  mst_journal_free(&worker->journal);
+  worker->replay = worker->replayed = NULL;
+  worker->replaying = worker->resuming = 0;
+  worker->todo = 0;
+  worker->moves = 0;
+  if (worker->to_heal) calls->to_heal--;
+  worker->to_heal = 0;
+  if (worker->launch_ns != NEVER) calls->waiting--;
+  worker->launch_ns = NEVER;
+  mst_worker_forget_why(worker);
 }
 
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
@@ -124,8 +103,7 @@ void mst_calls_free(struct mst_calls *calls) {
   if (calls->dropping != NULL) mst_job_forgotten(calls->dropping);
   mst_jobs_free(&calls->jobs);
   mst_dispatch_free(&calls->dispatch);
-  free_slots(calls, 0, calls->pool.count);
-  free(calls->slots);
+  free_journals(calls, 0, calls->pool.count);
   mst_pool_free(&calls->pool);
   memset(calls, 0, sizeof *calls);
 }
@@ -134,30 +112,32 @@ void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need) {
   calls->now_ns = calls->began_ns = now_ns;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    calls->slots[i]->resuming = 1; // until STARTED, or a later JOINED
+    calls->pool.workers[i]->resuming = 1; // until STARTED, or a later RESUME
   mst_pool_begin(&calls->pool, now_ns, deadline_ns, need);
 }
 
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
   const uint32_t from = calls->pool.count;
   calls->now_ns = now_ns;
-  if (more > UINT32_MAX - from) return -MST_EINPUT;
   mst_calls_close_cast(calls);
-  int rc = add_slots(calls, from, from + more);
+  int rc = mst_pool_make_room(&calls->pool, more);
   if (rc != 0) return rc;
+  set_up(calls, from, from + more);
   for (uint32_t i = from; rc == 0 && i < from + more; i++) {
-    struct mst_slot *slot = calls->slots[i];
-    rc = mst_common_copy(&calls->common, &slot->journal, &slot->mailbox.calls);
+    struct mst_worker *worker = calls->pool.workers[i];
+    rc = mst_common_copy(&calls->common, &worker->journal,
+                         &worker->mailbox.calls);
   }
-  if (rc == 0) rc = mst_pool_grow(&calls->pool, more);
   if (rc != 0) {
-    free_slots(calls, from, from + more);
+    free_journals(calls, from, from + more);
+    mst_pool_give_room_back(&calls->pool, more);
     return rc;
   }
+  mst_pool_grow(&calls->pool, more);
   for (uint32_t i = from; i < from + more; i++) {
-    mst_heal_begin(&calls->slots[i]->heal, now_ns);
-    calls->slots[i]->ended = 1;
-    calls->slots[i]->resuming = 1;
+    struct mst_worker *worker = calls->pool.workers[i];
+    mst_heal_begin(&worker->heal, now_ns);
+    worker->resuming = 1;
     mst_calls_tell_pool(calls, MST_EV_RESTART, i);
   }
   return 0;
@@ -165,244 +145,231 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
 
 // ---- facts of the world
 
-void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
-                    enum mst_why why) {
-  mst_slot_fail(calls->slots[worker], why);
+void mst_calls_fail(struct mst_calls *calls, uint32_t index, enum mst_why why) {
+  mst_worker_fail(calls->pool.workers[index], why);
 }
 
-void mst_calls_fail_told(struct mst_calls *calls, uint32_t worker,
+void mst_calls_fail_told(struct mst_calls *calls, uint32_t index,
                          const char *text) {
-  mst_slot_fail_told(calls->slots[worker], text);
+  mst_worker_fail_told(calls->pool.workers[index], text);
 }
 
-static void broken(struct mst_calls *calls, struct mst_slot *slot,
+static void broken(struct mst_calls *calls, struct mst_worker *worker,
                    enum mst_why why) {
-  mst_slot_fail(slot, why);
-  slot->ended = 1;
-  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
-  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->mailbox.worker);
+  mst_worker_fail(worker, why);
+  mst_due_add(&calls->pool.due, worker, MST_DO_BREAK);
+  mst_calls_tell_pool(calls, MST_EV_CLOSED, worker->mailbox.worker);
 }
 
-void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
-                      enum mst_why why, int64_t now_ns) {
+void mst_calls_broken(struct mst_calls *calls, uint32_t index, enum mst_why why,
+                      int64_t now_ns) {
   calls->now_ns = now_ns;
-  broken(calls, calls->slots[worker], why);
+  broken(calls, calls->pool.workers[index], why);
 }
 
 // stay_lost: a worker that is lost, or has left to come back, won't.
-static void stay_lost(struct mst_calls *calls, struct mst_slot *slot) {
-  const struct mst_worker *worker = worker_of(calls, slot);
+static void stay_lost(struct mst_calls *calls, struct mst_worker *worker) {
   const int returns = worker->state == MST_WORKER_LEFT && worker->again;
   if (worker->state != MST_WORKER_LOST && !returns) return;
-  slot->dead = 1;
-  slot->sys_errno = 0; // mst_calls_revive must pass it over, too
-  if (slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
+  worker->dead = 1;
+  worker->sys_errno = 0; // mst_calls_revive must pass it over, too
+  if (worker->resuming) mst_worker_leave(calls, worker, 0, NULL);
 }
 
 // come_back: a worker that moves has left.
-static void come_back(struct mst_calls *calls, struct mst_slot *slot) {
+static void come_back(struct mst_calls *calls, struct mst_worker *worker) {
   // Its checkpoint stays where it was.
-  if (slot->journal.checkpoint || slot->journal.asking) {
-    mst_journal_ended(&slot->journal);
-    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_FORGET);
+  if (worker->journal.checkpoint || worker->journal.asking) {
+    mst_journal_ended(&worker->journal);
+    mst_due_add(&calls->pool.due, worker, MST_DO_FORGET);
   }
-  mst_slot_return(calls, slot);
-  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
+  mst_worker_return(worker);
+  mst_calls_tell_pool(calls, MST_EV_RESTART, worker->mailbox.worker);
 }
 
-void mst_calls_look_for_left(struct mst_calls *calls) {
-  for (uint32_t i = 0; calls->draining > 0 && i < calls->pool.count; i++) {
-    struct mst_slot *slot = calls->slots[i];
-    const struct mst_worker *worker = worker_of(calls, slot);
-    const int left = worker->state == MST_WORKER_LEFT;
-    const int moves = slot->moves;
-    if (!slot->drains || (!left && worker->drains)) continue;
-    slot->drains = slot->moves = 0;
-    calls->draining--;
-    if (!left) continue; // it was asked to end in another way, or was lost
-    slot->ended = 1;
-    if (moves && calls->pool.phase == MST_POOL_RUNNING) {
-      come_back(calls, slot);
-    } else {
-      mst_slot_leave(calls, slot, 0, NULL);
-    }
+void mst_worker_left(struct mst_calls *calls, struct mst_worker *worker) {
+  const int moves = worker->moves && calls->pool.phase == MST_POOL_RUNNING;
+  worker->todo &= ~(1u << MST_DO_LEAVE);
+  worker->moves = 0;
+  mst_due_add(&calls->pool.due, worker, MST_DO_CLOSE);
+  if (moves) {
+    come_back(calls, worker);
+  } else {
+    mst_worker_leave(calls, worker, 0, NULL);
   }
 }
 
-static void drain(struct mst_calls *calls, struct mst_slot *slot,
+static void drain(struct mst_calls *calls, struct mst_worker *worker,
                   const struct mst_event *event) {
   if (calls->pool.phase != MST_POOL_RUNNING) return;
-  stay_lost(calls, slot);
+  stay_lost(calls, worker);
   mst_pool_event(&calls->pool, event, calls->now_ns);
-  if (!slot->drains) calls->draining++;
-  slot->drains = 1;
   mst_calls_sweep(calls);
 }
 
-void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
+void mst_calls_move(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
+  const enum mst_worker_state state = worker->state;
   calls->now_ns = now_ns;
-  if (!calls->policy.on || !mst_calls_is_usable(calls, slot)) return;
-  if (slot->resuming || slot->replay_left > 0) return;
+  if (!calls->policy.on || !mst_calls_is_usable(calls, worker)) return;
+  if (worker->resuming || worker->replay_left > 0) return;
   if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
-  slot->moves = 1;
-  drain(calls, slot,
-        &(struct mst_event){.kind = MST_EV_DRAIN, .worker = worker});
+  worker->moves = 1;
+  drain(calls, worker,
+        &(struct mst_event){.kind = MST_EV_DRAIN, .worker = index});
 }
 
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns) {
-  struct mst_slot *slot =
-      event->worker < calls->pool.count ? calls->slots[event->worker] : NULL;
+  struct mst_worker *worker = event->worker < calls->pool.count
+                                  ? calls->pool.workers[event->worker]
+                                  : NULL;
   calls->now_ns = now_ns;
-  if (slot == NULL) {
+  if (worker == NULL) {
     mst_pool_event(&calls->pool, event, calls->now_ns);
     return;
   }
   switch (event->kind) {
   case MST_EV_DRAIN:
-    drain(calls, slot, event);
+    drain(calls, worker, event);
     return;
   case MST_EV_RESTART:
     if (calls->pool.phase == MST_POOL_RUNNING &&
-        worker_of(calls, slot)->state == MST_WORKER_LEFT) {
-      mst_calls_look_for_left(calls); // its unanswered tasks fail now
-      mst_slot_return(calls, slot);
+        worker->state == MST_WORKER_LEFT) {
+      // Its unanswered tasks fail now.
+      if ((worker->todo >> MST_DO_LEAVE & 1u) != 0)
+        mst_worker_left(calls, worker);
+      mst_worker_return(worker);
     }
-    break;
-  case MST_EV_CLOSED:
-    slot->ended = 1;
     break;
   default:
     break;
   }
   mst_pool_event(&calls->pool, event, calls->now_ns);
-  if (event->kind == MST_EV_PENDING &&
-      worker_of(calls, slot)->state == MST_WORKER_PENDING)
-    mst_slot_hand_back(calls, slot);
+  if (event->kind == MST_EV_PENDING && worker->state == MST_WORKER_PENDING)
+    mst_worker_hand_back(calls, worker);
 }
 
-void mst_calls_retire(struct mst_calls *calls, uint32_t worker,
-                      int64_t now_ns) {
+void mst_calls_retire(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
   calls->now_ns = now_ns;
-  stay_lost(calls, calls->slots[worker]);
-  calls->slots[worker]->moves = 0;
-  mst_calls_tell_pool(calls, MST_EV_RETIRE, worker);
+  stay_lost(calls, calls->pool.workers[index]);
+  calls->pool.workers[index]->moves = 0;
+  mst_calls_tell_pool(calls, MST_EV_RETIRE, index);
   mst_calls_sweep(calls);
 }
 
-void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+void mst_calls_kill(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  slot->dead = 1;
-  slot->moves = 0;
-  slot->sys_errno = 0;
-  mst_slot_fail(slot, MST_WHY_KILLED);
+  worker->dead = 1;
+  worker->moves = 0;
+  worker->sys_errno = 0;
+  mst_worker_fail(worker, MST_WHY_KILLED);
   // One that was lost, has left or was never launched may be waiting for its launch.
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  const enum mst_worker_state state = worker->state;
   const int waits = state == MST_WORKER_LOST || state == MST_WORKER_LEFT ||
                     state == MST_WORKER_NONE;
-  if (waits && slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
-  mst_calls_tell_pool(calls, waits ? MST_EV_RETIRE : MST_EV_SILENT, worker);
+  if (waits && worker->resuming) mst_worker_leave(calls, worker, 0, NULL);
+  mst_calls_tell_pool(calls, waits ? MST_EV_RETIRE : MST_EV_SILENT, index);
   mst_calls_sweep(calls);
 }
 
 // ---- answers
 
-static void drop(struct mst_calls *calls, struct mst_slot *slot,
+static void drop(struct mst_calls *calls, struct mst_worker *worker,
                  struct mst_call *call) {
-  mst_calls_effects(calls, slot, mst_mailbox_drop(&slot->mailbox, call));
+  mst_calls_effects(calls, worker, mst_mailbox_drop(&worker->mailbox, call));
 }
 
-static void finish(struct mst_calls *calls, struct mst_slot *slot,
+static void finish(struct mst_calls *calls, struct mst_worker *worker,
                    struct mst_call *call, enum mst_call_state state) {
   mst_calls_effects(
-      calls, slot,
-      mst_mailbox_finish(&slot->mailbox, call, state, calls->now_ns));
+      calls, worker,
+      mst_mailbox_finish(&worker->mailbox, call, state, calls->now_ns));
 }
 
-int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
-  return calls->pool.workers[worker].owed > 0 ||
-         calls->slots[worker]->replay_left > 0;
+int mst_calls_expects(const struct mst_calls *calls, uint32_t index) {
+  return calls->pool.workers[index]->owed > 0 ||
+         calls->pool.workers[index]->replay_left > 0;
 }
 
-int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
+int mst_calls_wants(const struct mst_calls *calls, uint32_t index,
                     uint64_t call) {
-  const struct mst_call *first = calls->slots[worker]->mailbox.first;
+  const struct mst_call *first = calls->pool.workers[index]->mailbox.first;
   return first != NULL && first->id == call && mst_call_is_wanted(first);
 }
 
-int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
-  const struct mst_slot *slot = calls->slots[worker];
-  const struct mst_call *first = slot->mailbox.first;
+int mst_calls_may_read(const struct mst_calls *calls, uint32_t index) {
+  const struct mst_worker *worker = calls->pool.workers[index];
+  const struct mst_call *first = worker->mailbox.first;
   const int fits = calls->tally.answer_bytes <= calls->answer_bytes_max;
   if (fits || calls->dispatch.awaited > 0) return 1;
-  if (first == NULL || slot->replay_left > 0) return 1;
-  return first->id <= slot->mailbox.awaited || !mst_call_is_wanted(first);
+  if (first == NULL || worker->replay_left > 0) return 1;
+  return first->id <= worker->mailbox.awaited || !mst_call_is_wanted(first);
 }
 
-static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
+static void take_answer(struct mst_calls *calls, struct mst_worker *worker,
                         struct mst_answered *answered) {
-  struct mst_call *call = slot->mailbox.first;
+  struct mst_call *call = worker->mailbox.first;
   const int late = call->timed_out && !call->cancelled;
-  mst_slot_note(calls, slot, answered);
+  mst_worker_note(calls, worker, answered);
   // The call may have failed because the worker couldn't read the job.
   if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
-    mst_job_again(call->job, slot->mailbox.worker);
+    mst_job_again(call->job, worker->mailbox.worker);
   }
   if (late) {
     // It ends as a timeout; no worker died.
-    slot->oom = slot->ours = 0;
-    mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, NULL);
+    worker->oom = worker->ours = 0;
+    mst_worker_fail_first(calls, worker, MST_LOSS_TIMEOUT, 1, NULL);
   } else {
     if (mst_call_is_wanted(call)) mst_call_keep_answer(call, answered);
-    finish(calls, slot, call, MST_CALL_DONE);
+    finish(calls, worker, call, MST_CALL_DONE);
   }
-  mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->mailbox.worker);
-  mst_slot_look_alone(calls, slot);
+  mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker->mailbox.worker);
+  mst_worker_look_alone(calls, worker);
   if (calls->tally.ready != NULL) {
     // What waited for this answer goes to the same worker first, and then to all.
-    calls->dispatch.turn = slot->mailbox.worker;
+    calls->dispatch.turn = worker->mailbox.worker;
     mst_calls_look_for_work(calls);
     return;
   }
   const struct mst_takers takers = mst_calls_takers(calls);
-  mst_dispatch_to(&calls->dispatch, &takers, slot->mailbox.worker, &calls->due);
-  mst_calls_sent_ahead(calls, slot);
-  if (slot->mailbox.count == 0) calls->to_withdraw = 1;
+  mst_dispatch_to(&calls->dispatch, &takers, worker->mailbox.worker,
+                  &calls->pool.due);
+  mst_calls_sent_ahead(calls, worker);
+  if (worker->mailbox.count == 0) calls->to_withdraw = 1;
 }
 
-static int has_ended(const struct mst_calls *calls,
-                     const struct mst_slot *slot) {
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
+static int has_ended(const struct mst_worker *worker) {
+  const enum mst_worker_state state = worker->state;
   return state == MST_WORKER_LOST || state == MST_WORKER_STOPPED;
 }
 
-void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
+void mst_calls_answered(struct mst_calls *calls, uint32_t index,
                         struct mst_answered *answered, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  const uint64_t oldest = slot->mailbox.first == NULL ? slot->mailbox.calls + 1
-                                                      : slot->mailbox.first->id;
+  struct mst_worker *worker = calls->pool.workers[index];
+  const uint64_t oldest = worker->mailbox.first == NULL
+                              ? worker->mailbox.calls + 1
+                              : worker->mailbox.first->id;
   calls->now_ns = now_ns;
   if ((answered->flags & MST_FLAG_REPLAY) != 0) {
-    mst_slot_replayed(calls, slot, answered->flags);
-  } else if (answered->call < oldest && has_ended(calls, slot)) {
+    mst_worker_replayed(calls, worker, answered->flags);
+  } else if (answered->call < oldest && has_ended(worker)) {
     // Dropped when the worker was known to have ended, before its channel was read to the end.
-    mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
-  } else if (slot->mailbox.first == NULL || answered->call != oldest ||
-             !slot->mailbox.first->sent) {
-    broken(calls, slot, MST_WHY_ANSWER);
+    mst_calls_tell_pool(calls, MST_EV_ANSWERED, index);
+  } else if (worker->mailbox.first == NULL || answered->call != oldest ||
+             !worker->mailbox.first->sent) {
+    broken(calls, worker, MST_WHY_ANSWER);
   } else {
-    take_answer(calls, slot, answered);
+    take_answer(calls, worker, answered);
   }
   mst_answered_free(answered);
 }
 
-void mst_calls_said(struct mst_calls *calls, uint32_t worker,
+void mst_calls_said(struct mst_calls *calls, uint32_t index,
                     struct mst_answered *answered, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *of = slot->mailbox.first;
+  struct mst_worker *worker = calls->pool.workers[index];
+  struct mst_call *of = worker->mailbox.first;
   calls->now_ns = now_ns;
   const int wanted = of != NULL && of->id == answered->call && of->sent &&
                      mst_call_is_wanted(of);
@@ -414,52 +381,52 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
     call->id = of->id;
     call->caller = of->caller;
     call->tag = of->tag;
-    call->worker = worker;
+    call->worker = index;
     call->state = MST_CALL_DONE;
     call->done_ns = now_ns;
     mst_call_keep_answer(call, answered);
-    mst_mailbox_expect(&slot->mailbox, call->caller);
-    mst_mailbox_add_answer(&slot->mailbox, call);
+    mst_mailbox_expect(&worker->mailbox, call->caller);
+    mst_mailbox_add_answer(&worker->mailbox, call);
   }
   mst_answered_free(answered);
 }
 
 // ---- sending
 
-void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *call = slot->mailbox.sending;
+void mst_calls_sent(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
+  struct mst_call *call = worker->mailbox.sending;
   calls->now_ns = now_ns;
   if (call == NULL) return; // a replayed call
-  slot->mailbox.sending = NULL;
+  worker->mailbox.sending = NULL;
   call->sent = 1;
   call->said_now = 0;
   if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
-  if (call == slot->mailbox.first) slot->head_ns = now_ns;
-  mst_calls_tell_pool(calls, MST_EV_SENT, worker);
+  if (call == worker->mailbox.first) worker->head_ns = now_ns;
+  mst_calls_tell_pool(calls, MST_EV_SENT, index);
 }
 
-int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
-                     enum mst_calls_do what, int rc, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *call = slot->mailbox.sending;
+int mst_calls_unsent(struct mst_calls *calls, uint32_t index, enum mst_do what,
+                     int rc, int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
+  struct mst_call *call = worker->mailbox.sending;
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
-  slot->mailbox.sending = NULL;
-  if (what == MST_CALLS_TRIM) slot->trims = 0;
-  if (what == MST_CALLS_DROP || what == MST_CALLS_TRIM) return 0;
+  worker->mailbox.sending = NULL;
+  if (what == MST_DO_TRIM) worker->trims = 0;
+  if (what == MST_DO_DROP || what == MST_DO_TRIM) return 0;
   if (gone || call == NULL) {
-    slot->replaying = 0;
+    worker->replaying = 0;
     // The pool will learn of its end.
-    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
+    mst_due_add(&calls->pool.due, worker, MST_DO_BREAK);
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int of_verb = !call->is_task;
   if (of_verb) {
-    if (call->id == slot->mailbox.calls) slot->mailbox.calls--;
-    drop(calls, slot, call);
+    if (call->id == worker->mailbox.calls) worker->mailbox.calls--;
+    drop(calls, worker, call);
   } else {
-    finish(calls, slot, call, MST_CALL_LOST);
+    finish(calls, worker, call, MST_CALL_LOST);
   }
   return of_verb;
 }
@@ -470,7 +437,7 @@ static int has_limits(const struct mst_calls *calls) {
   return calls->timeout_ns != NEVER || calls->tally.limited > 0;
 }
 
-// is_due tells whether to check each slot: not on every wake-up, there may be a thousand.
+// is_due tells whether to check each worker: not on every wake-up, there may be a thousand.
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;
@@ -493,20 +460,20 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   calls->looked_ns = now_ns;
   calls->interrupts = 0;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    mst_slot_time(calls, calls->slots[i], slept_ns);
+    mst_worker_time(calls, calls->pool.workers[i], slept_ns);
 }
 
 int64_t mst_calls_wake_ns(const struct mst_calls *calls) {
   int64_t wake_ns = mst_pool_wake_ns(&calls->pool);
   if (calls->withdraw_ns < wake_ns) wake_ns = calls->withdraw_ns;
   for (uint32_t i = 0; calls->waiting > 0 && i < calls->pool.count; i++) {
-    const int64_t launch_ns = calls->slots[i]->launch_ns;
+    const int64_t launch_ns = calls->pool.workers[i]->launch_ns;
     if (launch_ns < wake_ns) wake_ns = launch_ns;
   }
   for (uint32_t i = 0; calls->quiet > 0 && i < calls->pool.count; i++) {
-    const struct mst_slot *slot = calls->slots[i];
-    if (slot->alone < MST_ALONE_WAITS) continue;
-    const int64_t end_ns = slot->alone_ns + slot->hold_ns + 1;
+    const struct mst_worker *worker = calls->pool.workers[i];
+    if (worker->alone < MST_ALONE_WAITS) continue;
+    const int64_t end_ns = worker->alone_ns + worker->hold_ns + 1;
     if (end_ns < wake_ns) wake_ns = end_ns;
   }
   return wake_ns;

@@ -36,6 +36,7 @@
 #include "pool/dispatch.h"
 #include "pool/job.h"
 #include "pool/recover.h"
+#include "pool/state.h"
 
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
@@ -50,8 +51,7 @@
 
 struct mst_calls {
   struct mst_pool pool;
-  struct mst_slot **slots; // pool.count, each allocated alone
-  struct mst_tally tally;  // the caller sets its counts
+  struct mst_tally tally; // the caller sets its counts
   struct mst_heal_policy policy;
   int64_t timeout_ns; // of one call; INT64_MAX: no limit
   uint32_t id;        // of the cluster, for losses
@@ -61,66 +61,24 @@ struct mst_calls {
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
   size_t log_bytes;        // of all journals
   size_t log_looked;       // log_bytes at the last mst_calls_bound_log
-  struct mst_due due;
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // the workers from drop_at on must still forget it
   uint32_t drop_at;
-  uint32_t to_heal;       // slots with to_heal
-  uint32_t waiting;       // slots with launch_ns
-  uint32_t draining;      // slots with drains
-  uint32_t alone;         // slots with MST_ALONE_LATER or more
+  uint32_t to_heal;       // workers with to_heal
+  uint32_t waiting;       // workers with launch_ns
+  uint32_t alone;         // workers with MST_ALONE_LATER or more
   uint32_t quiet;         // of these, with MST_ALONE_WAITS or more
   uint64_t losses;        // of workers that came back
   int64_t began_ns;       // when they were first asked for
-  int64_t looked_ns;      // when each slot was last checked
+  int64_t looked_ns;      // when each worker was last checked
   int64_t now_ns;         // of the last step
   uint8_t no_checkpoints; // workers never make one
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may be waiting for workers that have room
   uint8_t to_withdraw;    // look for tasks that wait behind a call for too long
   int64_t withdraw_ns;    // when to look at that again; INT64_MAX: not planned
-  // Some slot was told to interrupt a call, and hasn't answered.
+  // Some worker was told to interrupt a call, and hasn't answered.
   uint8_t interrupts;
-};
-
-// Actions for the caller. Payloads and jobs belong to the core: use them before the next step.
-enum mst_calls_do {
-  MST_CALLS_LAUNCH = 1, // start the worker's process, with its channels
-  MST_CALLS_BYE,
-  MST_CALLS_KILL,
-  MST_CALLS_STARTED,
-  MST_CALLS_START_FAILED,
-  MST_CALLS_STOPPED,
-  MST_CALLS_CLOSE,  // stop reading from it
-  MST_CALLS_JUDGE,  // find out how it ended, and call mst_calls_judged
-  MST_CALLS_PAUSE,  // close what remains of the lost incarnation
-  MST_CALLS_FORGET, // end its checkpoint: it won't come back
-  MST_CALLS_BREAK,  // end its data channel: its messages are unusable
-  // On the data channel. If sending fails, call mst_calls_unsent.
-  MST_CALLS_SEED, // seed; !known: a fresh stream
-  MST_CALLS_JOB,  // payload, id
-  MST_CALLS_EXEC, // payload, id, flags, attempt. When sent, call mst_calls_sent
-  MST_CALLS_CHECKPOINT, // ask for one. If that fails, call mst_calls_no_checkpoint
-  MST_CALLS_DROP,       // job id
-  MST_CALLS_TRIM,       // it is to give back memory that it doesn't use
-  // On the control channel.
-  MST_CALLS_CANCEL, // id
-  MST_CALLS_PING,
-  MST_CALLS_WITHDRAW, // id. If the worker agrees, call mst_calls_withdrawn
-  // For the user.
-  MST_CALLS_TELL,    // loss, which the taker frees
-  MST_CALLS_ORPHANED // the worker needs a restart, and its launcher is gone
-};
-
-struct mst_calls_action {
-  enum mst_calls_do kind;
-  uint32_t worker;
-  uint64_t id;
-  uint16_t flags; // MST_FLAG_*
-  uint16_t attempt;
-  struct mst_blob *payload;
-  struct mst_seed seed;
-  struct mst_loss *loss;
 };
 
 // ---- life
@@ -135,7 +93,7 @@ void mst_calls_forbid_checkpoints(struct mst_calls *calls);
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns);
 void mst_calls_end(struct mst_calls *calls, int64_t now_ns);
 // mst_calls_close does the same for one worker that has ended, and frees its journal.
-void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_close(struct mst_calls *calls, uint32_t index, int64_t now_ns);
 void mst_calls_free(struct mst_calls *calls);
 // mst_calls_begin starts the cluster; with `need` workers it has started, see mst_pool_begin, and
 // calls to the others wait until they join.
@@ -158,27 +116,27 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns);
 // mst_calls_fail notes what was wrong with a worker; the first note counts. mst_calls_fail_told
 // notes a text for users, which is missing if memory is short.
-void mst_calls_fail(struct mst_calls *calls, uint32_t worker, enum mst_why why);
-void mst_calls_fail_told(struct mst_calls *calls, uint32_t worker,
+void mst_calls_fail(struct mst_calls *calls, uint32_t index, enum mst_why why);
+void mst_calls_fail_told(struct mst_calls *calls, uint32_t index,
                          const char *text);
 // mst_calls_broken: the worker is unusable, and counts as lost.
-void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
-                      enum mst_why why, int64_t now_ns);
+void mst_calls_broken(struct mst_calls *calls, uint32_t index, enum mst_why why,
+                      int64_t now_ns);
 
 // mst_calls_expects tells whether a worker owes any answer, replayed calls included.
-int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
+int mst_calls_expects(const struct mst_calls *calls, uint32_t index);
 // mst_calls_wants tells, after mst_calls_reached, whether the answer to a call will be kept; if
 // not, skip its bytes.
-int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
+int mst_calls_wants(const struct mst_calls *calls, uint32_t index,
                     uint64_t call);
 // mst_calls_answered takes an answer; answers to replayed calls have MST_FLAG_REPLAY. Frees what it
 // doesn't keep.
-void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
+void mst_calls_answered(struct mst_calls *calls, uint32_t index,
                         struct mst_answered *answered, int64_t now_ns);
 // mst_calls_said takes an additional answer for a verb, or a value of a task (mst_call_hear), which
 // a worker sends while it evaluates the call. Dropped if nobody wants it or memory is short.
 // Allocates.
-void mst_calls_said(struct mst_calls *calls, uint32_t worker,
+void mst_calls_said(struct mst_calls *calls, uint32_t index,
                     struct mst_answered *answered, int64_t now_ns);
 // mst_calls_log_grew tells whether journals have grown so much that the caller must find out how
 // much memory is free and call mst_calls_bound_log. Journals may use a quarter of their own bytes
@@ -189,65 +147,64 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes);
 // mst_calls_checkpointed: the worker has a checkpoint, made in cost_ns after all answers reported
 // before and before all that follow; the next LAUNCH must start from it. mst_calls_no_checkpoint:
 // the worker made none, see journal.h. mst_calls_checkpoint_ended: the worker's checkpoint is gone.
-void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
+void mst_calls_checkpointed(struct mst_calls *calls, uint32_t index,
                             int64_t cost_ns, int64_t now_ns);
-void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
+void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t index,
                              enum mst_refusal why, int64_t now_ns);
-void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
+void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t index,
                                 int64_t now_ns);
 // mst_calls_heard: a sign of life.
-void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_heard(struct mst_calls *calls, uint32_t index, int64_t now_ns);
 // mst_calls_deaf: a worker's watch ends it, since this call went on after its interrupt.
-void mst_calls_deaf(struct mst_calls *calls, uint32_t worker, uint64_t call);
+void mst_calls_deaf(struct mst_calls *calls, uint32_t index, uint64_t call);
 // mst_calls_withdrawn: a worker won't begin this task, as WITHDRAW asked. Give it only of the
 // present incarnation. Amortised as mst_dispatch_put; if memory is short the task is LOST.
-void mst_calls_withdrawn(struct mst_calls *calls, uint32_t worker,
-                         uint64_t call, int64_t now_ns);
+void mst_calls_withdrawn(struct mst_calls *calls, uint32_t index, uint64_t call,
+                         int64_t now_ns);
 // mst_calls_reached: an answer to a call, or a value before it, begins to arrive. So the worker has
 // passed over the tasks before it that were withdrawn: the news may be slower than the answer.
-void mst_calls_reached(struct mst_calls *calls, uint32_t worker, uint64_t call,
+void mst_calls_reached(struct mst_calls *calls, uint32_t index, uint64_t call,
                        int64_t now_ns);
 // mst_calls_trimmed: a worker has given back memory, as TRIM asked.
-void mst_calls_trimmed(struct mst_calls *calls, uint32_t worker,
-                       int64_t now_ns);
+void mst_calls_trimmed(struct mst_calls *calls, uint32_t index, int64_t now_ns);
 // mst_calls_may_read tells whether a worker's answers may be read now.
-int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker);
+int mst_calls_may_read(const struct mst_calls *calls, uint32_t index);
 // mst_calls_tick lets time pass. slept_ns: for how long nobody had listened to workers before.
 void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns);
 // mst_calls_wake_ns gives the time of the next tick that is needed, INT64_MAX if none.
 int64_t mst_calls_wake_ns(const struct mst_calls *calls);
 
 // mst_calls_judged answers JUDGE: what is known of a worker's end. Frees judged->words.
-void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
+void mst_calls_judged(struct mst_calls *calls, uint32_t index,
                       const struct mst_judged *judged, int64_t now_ns);
 
 // mst_calls_sent: EXEC was sent. mst_calls_unsent: the last action of a worker couldn't be sent;
 // rc: -MST_ECLOSED or -MST_ESYS if its channel is broken, or -MST_EMEM. Returns 1 if that dropped a
 // verb's call.
-void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
-int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
-                     enum mst_calls_do what, int rc, int64_t now_ns);
+void mst_calls_sent(struct mst_calls *calls, uint32_t index, int64_t now_ns);
+int mst_calls_unsent(struct mst_calls *calls, uint32_t index, enum mst_do what,
+                     int rc, int64_t now_ns);
 
-int mst_calls_next_action(struct mst_calls *calls,
-                          struct mst_calls_action *action, int64_t now_ns);
+int mst_calls_next_action(struct mst_calls *calls, struct mst_action *action,
+                          int64_t now_ns);
 
 // ---- requests of users
 
 // mst_calls_send gives a call to a worker and takes a reference to the payload. 0; -MST_ECLOSED if
 // the worker is lost for good; -MST_EMEM. Allocates.
-int mst_calls_send(struct mst_calls *calls, uint32_t worker,
+int mst_calls_send(struct mst_calls *calls, uint32_t index,
                    struct mst_blob *payload, const void *caller, int32_t tag,
                    uint8_t unseen, int64_t now_ns);
 // mst_calls_await: somebody waits for a worker's answers; mst_calls_await_task: for one task's.
-void mst_calls_await(struct mst_calls *calls, uint32_t worker);
+void mst_calls_await(struct mst_calls *calls, uint32_t index);
 void mst_calls_await_task(struct mst_call *task);
 // mst_calls_forget cancels the calls that a worker owes to one verb (NULL: all verbs), and drops
 // their answers.
-void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
+void mst_calls_forget(struct mst_calls *calls, uint32_t index,
                       const void *caller, int64_t now_ns);
 // mst_calls_retire asks a worker to end, mst_calls_kill kills it; it isn't replaced.
-void mst_calls_retire(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
-void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_retire(struct mst_calls *calls, uint32_t index, int64_t now_ns);
+void mst_calls_kill(struct mst_calls *calls, uint32_t index, int64_t now_ns);
 
 // How a task differs from others.
 struct mst_task_terms {
@@ -281,18 +238,18 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns);
 // by its launcher, which may be another one by then. Its state is replayed from its journal. Calls
 // that it wasn't sent, and new ones, wait for it; no call is blamed. Does nothing without healing,
 // and to a worker that isn't up: ask again.
-void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_move(struct mst_calls *calls, uint32_t index, int64_t now_ns);
 // mst_calls_can_move tells whether a worker that moves now would be what it is, after a replay that
 // takes so long at most: not if its state is only in a checkpoint, or came of random numbers that a
 // replay wouldn't repeat.
-int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
+int mst_calls_can_move(const struct mst_calls *calls, uint32_t index,
                        int64_t replay_max_ns);
 // mst_calls_trim drops jobs beyond the number that is kept.
 void mst_calls_trim(struct mst_calls *calls);
 
-// mst_calls_is_up tells whether a call reaches the worker if it is sent now: the worker is there
+// mst_worker_is_up tells whether a call reaches the worker if it is sent now: the worker is there
 // and its replay is done.
-int mst_calls_is_up(const struct mst_calls *calls, const struct mst_slot *slot);
+int mst_worker_is_up(const struct mst_worker *worker);
 
 // mst_calls_check returns the invariant that is broken, or NULL. For tests, after each step.
 const char *mst_calls_check(const struct mst_calls *calls);

@@ -5,22 +5,23 @@
 void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
   calls->no_checkpoints = 1;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    mst_journal_refused(&calls->slots[i]->journal, MST_REFUSED_EVER);
+    mst_journal_refused(&calls->pool.workers[i]->journal, MST_REFUSED_EVER);
 }
 
 // loss_ns gives the mean time between two losses of a worker, from those that there were.
 static double loss_ns(const struct mst_calls *calls) {
-  const double lived_ns = (double)(calls->now_ns - calls->began_ns) *
-                          (double)calls->pool.count;
+  const double lived_ns =
+      (double)(calls->now_ns - calls->began_ns) * (double)calls->pool.count;
   return ((double)MST_HEAL_LOSS_NS + lived_ns) / (1 + (double)calls->losses);
 }
 
-void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
+void mst_worker_want(struct mst_calls *calls, struct mst_worker *worker,
+                     int now) {
   const struct mst_pace pace = {.every_ns = calls->policy.checkpoint_ns,
                                 .loss_ns = loss_ns(calls),
-                                .idle = slot->mailbox.count <= 1};
-  if (mst_journal_wants(&slot->journal, now, &pace, calls->now_ns)) {
-    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CHECKPOINT);
+                                .idle = worker->mailbox.count <= 1};
+  if (mst_journal_wants(&worker->journal, now, &pace, calls->now_ns)) {
+    mst_due_add(&calls->pool.due, worker, MST_DO_CHECKPOINT);
   }
 }
 
@@ -28,31 +29,32 @@ void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
 // Draws from another generator are repeated by replaying the calls that drew, from where the stream
 // is known: a checkpoint has it, and a worker begins with one that all its incarnations have. Draws
 // of tasks that change nothing aren't repeated, since those aren't replayed.
-static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
+static void note_seed(struct mst_calls *calls, struct mst_worker *worker,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
-    const int replayed = !slot->mailbox.first->is_task ||
+    const int replayed = !worker->mailbox.first->is_task ||
                          (answered->flags & MST_FLAG_STATE) != 0;
-    const int repeats = replayed && slot->rng_kept && !slot->rng_other;
-    const int matters = replayed || slot->seed.known;
-    if (matters && (!repeats || slot->rng_strayed)) slot->rng_redraws = 1;
-    if (matters && !repeats) slot->rng_since = 1;
-    slot->seed.known = 0;
-    if (!replayed || !slot->rng_kept) slot->rng_other = slot->rng_strayed = 1;
-    if (replayed && !slot->rng_kept) mst_slot_want(calls, slot, 1);
+    const int repeats = replayed && worker->rng_kept && !worker->rng_other;
+    const int matters = replayed || worker->seed.known;
+    if (matters && (!repeats || worker->rng_strayed)) worker->rng_redraws = 1;
+    if (matters && !repeats) worker->rng_since = 1;
+    worker->seed.known = 0;
+    if (!replayed || !worker->rng_kept)
+      worker->rng_other = worker->rng_strayed = 1;
+    if (replayed && !worker->rng_kept) mst_worker_want(calls, worker, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
-  slot->rng_other = slot->rng_strayed = 0;
-  slot->seed = answered->seed;
+  worker->rng_other = worker->rng_strayed = 0;
+  worker->seed = answered->seed;
 }
 
-static void note_state(struct mst_calls *calls, struct mst_slot *slot,
+static void note_state(struct mst_calls *calls, struct mst_worker *worker,
                        const struct mst_answered *answered) {
-  const struct mst_call *call = slot->mailbox.first;
+  const struct mst_call *call = worker->mailbox.first;
   const struct mst_entry entry = {
       .payload = call->payload,
       .job = call->job,
-      .seed = slot->seed,
+      .seed = worker->seed,
       .call = call->id,
       .elapsed_s = answered->elapsed_s,
       .failed = (answered->flags & MST_FLAG_ERROR) != 0,
@@ -63,28 +65,28 @@ static void note_state(struct mst_calls *calls, struct mst_slot *slot,
     mst_common_answered(&calls->common, call->cast, &entry);
   }
   if (call->is_task && !entry.visible) return; // any worker could have done it
-  (void)mst_journal_add(&slot->journal, &entry); // marks itself if it fails
-  mst_journal_bound(&slot->journal, calls->policy.replay_max_ns);
-  mst_slot_want(calls, slot, 0);
+  (void)mst_journal_add(&worker->journal, &entry); // marks itself if it fails
+  mst_journal_bound(&worker->journal, calls->policy.replay_max_ns);
+  mst_worker_want(calls, worker, 0);
 }
 
-void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
-                   const struct mst_answered *answered) {
-  const struct mst_call *call = slot->mailbox.first;
-  mst_heal_answered(&slot->heal);
-  mst_heal_heard(&slot->heal, calls->now_ns);
-  slot->head_ns = calls->now_ns;
+void mst_worker_note(struct mst_calls *calls, struct mst_worker *worker,
+                     const struct mst_answered *answered) {
+  const struct mst_call *call = worker->mailbox.first;
+  mst_heal_answered(&worker->heal);
+  mst_heal_heard(&worker->heal, calls->now_ns);
+  worker->head_ns = calls->now_ns;
   if (!calls->policy.on) return; // nothing is kept
   // A call that was interrupted and undone isn't replayed: it didn't run to its end.
   const int undone = (call->cancelled || call->timed_out) &&
                      (answered->flags & MST_FLAG_ERROR) != 0 &&
                      (answered->flags & MST_FLAG_STATE) == 0;
-  if (!undone && !calls->policy.fresh) note_state(calls, slot, answered);
+  if (!undone && !calls->policy.fresh) note_state(calls, worker, answered);
   // It may have changed more than the worker can see and undo: a checkpoint has that, too.
   if (undone && !call->is_task && answered->elapsed_s > 0) {
-    mst_slot_want(calls, slot, 1);
+    mst_worker_want(calls, worker, 1);
   }
-  note_seed(calls, slot, answered);
+  note_seed(calls, worker, answered);
 }
 
 int mst_calls_log_grew(const struct mst_calls *calls) {
@@ -98,10 +100,10 @@ static struct mst_journal *longest_journal(struct mst_calls *calls,
                                            int hopeless) {
   struct mst_journal *longest = &calls->common.journal;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    struct mst_slot *slot = calls->slots[i];
-    if (slot->replaying || slot->replay_left > 0) continue;
-    if (hopeless && !slot->journal.unfit) continue;
-    if (slot->journal.bytes > longest->bytes) longest = &slot->journal;
+    struct mst_worker *worker = calls->pool.workers[i];
+    if (worker->replaying || worker->replay_left > 0) continue;
+    if (hopeless && !worker->journal.unfit) continue;
+    if (worker->journal.bytes > longest->bytes) longest = &worker->journal;
   }
   return longest->bytes == 0 ? NULL : longest;
 }
@@ -124,9 +126,9 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
   if ((int64_t)calls->log_bytes > most / 2) {
     for (uint32_t i = 0; i < calls->pool.count; i++) {
-      struct mst_slot *slot = calls->slots[i];
-      mst_journal_forget_past(&slot->journal);
-      if (slot->journal.bytes > 0) mst_slot_want(calls, slot, 1);
+      struct mst_worker *worker = calls->pool.workers[i];
+      mst_journal_forget_past(&worker->journal);
+      if (worker->journal.bytes > 0) mst_worker_want(calls, worker, 1);
     }
   }
   give_up_longest(calls, 1, most);
@@ -134,39 +136,39 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   calls->log_looked = calls->log_bytes;
 }
 
-void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
+void mst_calls_checkpointed(struct mst_calls *calls, uint32_t index,
                             int64_t cost_ns, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  mst_journal_made(&slot->journal, cost_ns, now_ns);
+  mst_journal_made(&worker->journal, cost_ns, now_ns);
   // The checkpoint has the stream, of any generator, and what was made of it.
-  slot->rng_other = slot->rng_since = 0;
-  slot->rng_kept = 1;
+  worker->rng_other = worker->rng_since = 0;
+  worker->rng_kept = 1;
 }
 
-void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
+void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t index,
                              enum mst_refusal why, int64_t now_ns) {
   calls->now_ns = now_ns;
-  struct mst_journal *journal = &calls->slots[worker]->journal;
+  struct mst_journal *journal = &calls->pool.workers[index]->journal;
   mst_journal_refused(journal, why);
   mst_journal_bound(journal, calls->policy.replay_max_ns);
 }
 
-void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
+void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t index,
                                 int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  mst_journal_ended(&slot->journal);
-  if (mst_calls_is_up(calls, slot)) mst_slot_want(calls, slot, 1);
+  mst_journal_ended(&worker->journal);
+  if (mst_worker_is_up(worker)) mst_worker_want(calls, worker, 1);
 }
 
-int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
+int mst_calls_can_move(const struct mst_calls *calls, uint32_t index,
                        int64_t replay_max_ns) {
-  const struct mst_slot *slot = calls->slots[worker];
-  const struct mst_journal *journal = &slot->journal;
-  if (!calls->policy.on || slot->dead) return 0;
+  const struct mst_worker *worker = calls->pool.workers[index];
+  const struct mst_journal *journal = &worker->journal;
+  if (!calls->policy.on || worker->dead) return 0;
   if (calls->policy.fresh) return 1;
-  if (journal->incomplete || slot->rng_redraws) return 0;
+  if (journal->incomplete || worker->rng_redraws) return 0;
   if (!journal->checkpoint) return journal->replay_ns <= replay_max_ns;
   return journal->keeps && !journal->past.lost &&
          journal->past.replay_ns + journal->replay_ns <= replay_max_ns;
@@ -177,9 +179,9 @@ int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
 // has_all tells whether every worker that takes calls has got the current cast.
 static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    const struct mst_slot *slot = calls->slots[i];
-    if (slot->mailbox.cast != cast->number &&
-        mst_calls_is_usable(calls, slot)) {
+    const struct mst_worker *worker = calls->pool.workers[i];
+    if (worker->mailbox.cast != cast->number &&
+        mst_calls_is_usable(calls, worker)) {
       return 0;
     }
   }
@@ -193,17 +195,17 @@ void mst_calls_close_cast(struct mst_calls *calls) {
 }
 
 struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
-                                   struct mst_slot *slot,
+                                   struct mst_worker *worker,
                                    struct mst_blob *payload,
                                    const void *caller) {
   struct mst_common *common = &calls->common;
   if (!calls->policy.on) return NULL; // nothing is kept
   if (!mst_common_goes_on(common, payload, caller) ||
-      slot->mailbox.cast == common->now->number) {
+      worker->mailbox.cast == common->now->number) {
     mst_calls_close_cast(calls);
   }
   if (payload->one) return NULL;
   struct mst_cast *cast = mst_common_open(common, payload, caller);
-  if (cast != NULL) slot->mailbox.cast = cast->number;
+  if (cast != NULL) worker->mailbox.cast = cast->number;
   return cast;
 }

@@ -3,47 +3,45 @@
 #include "pool/result.h"
 
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
-                         uint32_t worker) {
-  const struct mst_event event = {.kind = kind, .worker = worker};
+                         uint32_t index) {
+  const struct mst_event event = {.kind = kind, .worker = index};
   mst_pool_event(&calls->pool, &event, calls->now_ns);
 }
 
-int mst_calls_is_up(const struct mst_calls *calls,
-                    const struct mst_slot *slot) {
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
+int mst_worker_is_up(const struct mst_worker *worker) {
+  const enum mst_worker_state state = worker->state;
   return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
-         !slot->resuming && !slot->ended;
+         !worker->resuming && worker->channel;
 }
 
 int mst_calls_is_usable(const struct mst_calls *calls,
-                        const struct mst_slot *slot) {
-  const struct mst_worker *worker = worker_of(calls, slot);
-  if (slot->dead) return 0;
-  if (slot->moves || worker->again)
+                        const struct mst_worker *worker) {
+  if (worker->dead) return 0;
+  if (worker->moves || worker->again)
     return calls->pool.phase == MST_POOL_RUNNING;
   return worker->stop_ns == NEVER && !worker->drains;
 }
 
-static int usable(void *owner, uint32_t worker) {
+static int usable(void *owner, uint32_t index) {
   const struct mst_calls *calls = owner;
-  return mst_calls_is_usable(calls, calls->slots[worker]);
+  return mst_calls_is_usable(calls, calls->pool.workers[index]);
 }
 
-static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
+static struct mst_worker *open_worker(void *owner, uint32_t index) {
   const struct mst_calls *calls = owner;
-  struct mst_slot *slot = calls->slots[worker];
-  if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
+  struct mst_worker *worker = calls->pool.workers[index];
+  if (!usable(owner, index) || !mst_worker_is_up(worker)) return NULL;
   // Nothing is sent ahead to wait behind a call that has run for long.
-  const struct mst_call *first = slot->mailbox.first;
+  const struct mst_call *first = worker->mailbox.first;
   if (first != NULL && first->sent &&
-      calls->now_ns - slot->head_ns >= MST_AHEAD_NS)
-    slot->mailbox.slow = first->id;
-  return &slot->mailbox;
+      calls->now_ns - worker->head_ns >= MST_AHEAD_NS)
+    worker->mailbox.slow = first->id;
+  return worker;
 }
 
 struct mst_takers mst_calls_takers(struct mst_calls *calls) {
   return (struct mst_takers){.count = calls->pool.count,
-                             .open = open_mailbox,
+                             .open = open_worker,
                              .usable = usable,
                              .owner = calls,
                              .quiet = calls->quiet > 0};
@@ -74,31 +72,32 @@ void mst_calls_go_on(struct mst_calls *calls) {
 }
 
 // interrupt has the worker interrupt its oldest call.
-static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
-  if (!worker_of(calls, slot)->launched || slot->ended) return;
-  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CANCEL);
+static void interrupt(struct mst_calls *calls, struct mst_worker *worker) {
+  if (!worker->channel) return;
+  mst_due_add(&calls->pool.due, worker, MST_DO_CANCEL);
   calls->interrupts = 1;
-  if (slot->cancel == slot->mailbox.first->id) return; // its grace runs already
-  slot->cancel = slot->mailbox.first->id;
-  slot->cancel_ns = calls->now_ns;
+  if (worker->cancel == worker->mailbox.first->id)
+    return; // its grace runs already
+  worker->cancel = worker->mailbox.first->id;
+  worker->cancel_ns = calls->now_ns;
 }
 
-void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
+void mst_calls_effects(struct mst_calls *calls, struct mst_worker *worker,
                        unsigned effects) {
-  if ((effects & MST_MAILBOX_INTERRUPT) != 0) interrupt(calls, slot);
+  if ((effects & MST_MAILBOX_INTERRUPT) != 0) interrupt(calls, worker);
 }
 
-void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
-  if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
+void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_worker *worker) {
+  const enum mst_worker_state state = worker->state;
+  if (mst_worker_is_up(worker)) return; // it has them, and will answer
   // Calls that were sent stay until the verdict: the oldest is to blame for the death.
   const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
-  mst_calls_effects(calls, slot,
-                    mst_mailbox_drop_cancelled(&slot->mailbox, ended));
+  mst_calls_effects(calls, worker,
+                    mst_mailbox_drop_cancelled(&worker->mailbox, ended));
 }
 
-void mst_slot_hand_back(struct mst_calls *calls, struct mst_slot *slot) {
-  struct mst_mailbox *mailbox = &slot->mailbox;
+void mst_worker_hand_back(struct mst_calls *calls, struct mst_worker *worker) {
+  struct mst_mailbox *mailbox = &worker->mailbox;
   for (struct mst_call *call = mailbox->first, *next; call != NULL;
        call = next) {
     next = call->next;
@@ -106,7 +105,7 @@ void mst_slot_hand_back(struct mst_calls *calls, struct mst_slot *slot) {
     const int awaited = call->id <= mailbox->awaited;
     // Without memory it stays, and waits with its worker.
     if (mst_dispatch_return(&calls->dispatch, call) != 0) continue;
-    mst_calls_effects(calls, slot, mst_mailbox_withdraw(mailbox, call));
+    mst_calls_effects(calls, worker, mst_mailbox_withdraw(mailbox, call));
     if (awaited) mst_dispatch_await(&calls->dispatch, call);
     mst_calls_look_for_work(calls);
   }

@@ -8,13 +8,14 @@
 
 // ---- verbs
 
-int mst_calls_send(struct mst_calls *calls, uint32_t worker,
+int mst_calls_send(struct mst_calls *calls, uint32_t index,
                    struct mst_blob *payload, const void *caller, int32_t tag,
                    uint8_t unseen, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  if (slot->dead) (void)mst_calls_revive(calls, now_ns);
-  if (!mst_calls_is_usable(calls, slot) || (!calls->policy.on && slot->ended)) {
+  if (worker->dead) (void)mst_calls_revive(calls, now_ns);
+  if (!mst_calls_is_usable(calls, worker) ||
+      (!calls->policy.on && mst_worker_is_gone(worker))) {
     return -MST_ECLOSED;
   }
   struct mst_call *call = mst_call_new(&calls->tally, payload);
@@ -22,29 +23,30 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->caller = caller;
   call->tag = tag;
   call->unseen = unseen;
-  call->cast = mst_calls_cast_of(calls, slot, payload, caller);
-  mst_mailbox_expect(&slot->mailbox, caller);
-  mst_mailbox_add(&slot->mailbox, call);
+  call->cast = mst_calls_cast_of(calls, worker, payload, caller);
+  mst_mailbox_expect(&worker->mailbox, caller);
+  mst_mailbox_add(&worker->mailbox, call);
   // A worker that is lost or coming back gets its calls once it is there again.
-  if (mst_calls_is_up(calls, slot)) {
-    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
+  if (mst_worker_is_up(worker)) {
+    mst_due_add(&calls->pool.due, worker, MST_DO_EXEC);
   }
   return 0;
 }
 
-void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
-  struct mst_slot *slot = calls->slots[worker];
-  slot->mailbox.awaited = slot->mailbox.calls;
+void mst_calls_await(struct mst_calls *calls, uint32_t index) {
+  struct mst_worker *worker = calls->pool.workers[index];
+  worker->mailbox.awaited = worker->mailbox.calls;
   mst_calls_close_cast(calls);
 }
 
-void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
+void mst_calls_forget(struct mst_calls *calls, uint32_t index,
                       const void *caller, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
+  struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
   mst_calls_close_cast(calls);
-  mst_calls_effects(calls, slot, mst_mailbox_forget(&slot->mailbox, caller));
-  mst_calls_drop_unsent(calls, slot);
+  mst_calls_effects(calls, worker,
+                    mst_mailbox_forget(&worker->mailbox, caller));
+  mst_calls_drop_unsent(calls, worker);
 }
 
 // ---- tasks
@@ -53,8 +55,8 @@ static int can_have(struct mst_calls *calls, const uint32_t *workers,
                     uint32_t count) {
   const uint32_t n = workers == NULL ? calls->pool.count : count;
   for (uint32_t k = 0; k < n; k++) {
-    const uint32_t worker = workers == NULL ? k : workers[k];
-    if (mst_calls_is_usable(calls, calls->slots[worker])) return 1;
+    const uint32_t index = workers == NULL ? k : workers[k];
+    if (mst_calls_is_usable(calls, calls->pool.workers[index])) return 1;
   }
   return 0;
 }
@@ -137,7 +139,7 @@ void mst_calls_each_task(const struct mst_calls *calls,
   visit_list(&visiting, calls->tally.waiting);
   visit_list(&visiting, calls->tally.ready);
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    visit_list(&visiting, calls->slots[i]->mailbox.first);
+    visit_list(&visiting, calls->pool.workers[i]->mailbox.first);
 }
 
 int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
@@ -152,10 +154,10 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
   // In a mailbox it is answered or lost like any other call, and then releases its reference.
   task->cancelled = 1;
   mst_call_end(task, MST_CALL_CANCELLED, now_ns);
-  struct mst_slot *slot = calls->slots[task->worker];
-  if (task == slot->mailbox.first)
-    mst_calls_effects(calls, slot, MST_MAILBOX_INTERRUPT);
-  mst_calls_drop_unsent(calls, slot);
+  struct mst_worker *worker = calls->pool.workers[task->worker];
+  if (task == worker->mailbox.first)
+    mst_calls_effects(calls, worker, MST_MAILBOX_INTERRUPT);
+  mst_calls_drop_unsent(calls, worker);
   return 1;
 }
 

@@ -8,11 +8,11 @@
 // one without an answer stays where it is.
 #include "pool/calls_int.h"
 
-static int is_idle(void *owner, uint32_t worker) {
+static int is_idle(void *owner, uint32_t index) {
   const struct mst_calls *calls = owner;
-  const struct mst_slot *slot = calls->slots[worker];
-  return slot->mailbox.count == 0 && mst_calls_is_usable(calls, slot) &&
-         mst_calls_is_up(calls, slot);
+  const struct mst_worker *worker = calls->pool.workers[index];
+  return worker->mailbox.count == 0 && mst_calls_is_usable(calls, worker) &&
+         mst_worker_is_up(worker);
 }
 
 static uint32_t count_idle(const struct mst_calls *calls) {
@@ -24,12 +24,11 @@ static uint32_t count_idle(const struct mst_calls *calls) {
 
 // waiting_task gives the task that waits in a worker behind a call, sent or not, if its worker may
 // be asked for it, or NULL.
-static struct mst_call *waiting_task(const struct mst_calls *calls,
-                                     const struct mst_slot *slot) {
-  struct mst_call *task = slot->mailbox.last;
-  if (slot->mailbox.count < 2 || !task->is_task) return NULL;
+static struct mst_call *waiting_task(const struct mst_worker *worker) {
+  struct mst_call *task = worker->mailbox.last;
+  if (worker->mailbox.count < 2 || !task->is_task) return NULL;
   if (task->cancelled || task->withdraws) return NULL;
-  if (!mst_calls_is_up(calls, slot)) return NULL;
+  if (!mst_worker_is_up(worker)) return NULL;
   return task;
 }
 
@@ -41,13 +40,12 @@ static int suits_idle(const struct mst_calls *calls,
 }
 
 int mst_calls_leaves_idle(const struct mst_calls *calls) {
-  if (calls->to_withdraw || calls->to_dispatch || calls->due.first != NULL)
+  if (calls->to_withdraw || calls->to_dispatch || calls->pool.due.first != NULL)
     return 0;
   if (calls->withdraw_ns != NEVER || calls->quiet > 0) return 0;
-  if (calls->pool.action_count > 0) return 0; // they may make a worker idle
   if (calls->pool.phase != MST_POOL_RUNNING) return 0;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    const struct mst_call *task = waiting_task(calls, calls->slots[i]);
+    const struct mst_call *task = waiting_task(calls->pool.workers[i]);
     if (task != NULL && suits_idle(calls, task)) return 1;
   }
   return 0;
@@ -57,33 +55,34 @@ static void look_again(struct mst_calls *calls, int64_t at_ns) {
   if (at_ns < calls->withdraw_ns) calls->withdraw_ns = at_ns;
 }
 
-static void ask_for(struct mst_calls *calls, struct mst_slot *slot,
+static void ask_for(struct mst_calls *calls, struct mst_worker *worker,
                     struct mst_call *task) {
   task->withdraws = 1;
-  slot->mailbox.withdraw = task->id;
-  slot->mailbox.slow = slot->mailbox.first->id;
-  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_WITHDRAW);
+  worker->mailbox.withdraw = task->id;
+  worker->mailbox.slow = worker->mailbox.first->id;
+  mst_due_add(&calls->pool.due, worker, MST_DO_WITHDRAW);
 }
 
 void mst_calls_sent_ahead(struct mst_calls *calls,
-                          const struct mst_slot *slot) {
-  if (slot->mailbox.count > 1) look_again(calls, calls->now_ns + MST_AHEAD_NS);
+                          const struct mst_worker *worker) {
+  if (worker->mailbox.count > 1)
+    look_again(calls, calls->now_ns + MST_AHEAD_NS);
 }
 
 // look_at has a worker asked for the task that waits there if it is time, or plans when to look at
 // it again. 1 if the task is asked for on behalf of an idle worker.
-static int look_at(struct mst_calls *calls, struct mst_slot *slot,
+static int look_at(struct mst_calls *calls, struct mst_worker *worker,
                    uint32_t idle) {
-  struct mst_call *task = waiting_task(calls, slot);
+  struct mst_call *task = waiting_task(worker);
   if (task == NULL) return 0;
   const int for_idle = idle > 0 && suits_idle(calls, task);
-  const int64_t began_ns = task->sent ? slot->head_ns : calls->now_ns;
+  const int64_t began_ns = task->sent ? worker->head_ns : calls->now_ns;
   const int64_t due_ns = began_ns + (for_idle ? MST_WITHDRAW_NS : MST_AHEAD_NS);
   if (calls->now_ns < due_ns) {
     look_again(calls, due_ns);
     return 0;
   }
-  ask_for(calls, slot, task);
+  ask_for(calls, worker, task);
   // The worker may not agree: then the idle one waits for another's task.
   if (for_idle) look_again(calls, calls->now_ns + MST_WITHDRAW_NS);
   return for_idle;
@@ -96,11 +95,11 @@ void mst_calls_withdraw(struct mst_calls *calls) {
   if (calls->quiet > 0 || calls->pool.phase != MST_POOL_RUNNING) return;
   uint32_t idle = count_idle(calls);
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    idle -= (uint32_t)look_at(calls, calls->slots[i], idle);
+    idle -= (uint32_t)look_at(calls, calls->pool.workers[i], idle);
 }
 
-static struct mst_call *find(const struct mst_slot *slot, uint64_t id) {
-  struct mst_call *call = slot->mailbox.last;
+static struct mst_call *find(const struct mst_worker *worker, uint64_t id) {
+  struct mst_call *call = worker->mailbox.last;
   while (call != NULL && call->id != id)
     call = call->before;
   return call;
@@ -122,24 +121,24 @@ static unsigned leave(struct mst_calls *calls, struct mst_mailbox *mailbox,
   return effects;
 }
 
-void mst_calls_withdrawn(struct mst_calls *calls, uint32_t worker,
-                         uint64_t call, int64_t now_ns) {
-  struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *task = find(slot, call);
+void mst_calls_withdrawn(struct mst_calls *calls, uint32_t index, uint64_t call,
+                         int64_t now_ns) {
+  struct mst_worker *worker = calls->pool.workers[index];
+  struct mst_call *task = find(worker, call);
   calls->now_ns = now_ns;
   // After the verdict on a loss it is sent again anyway.
   if (task == NULL || !task->sent || !task->is_task) return;
-  mst_calls_effects(calls, slot, leave(calls, &slot->mailbox, task));
-  mst_calls_tell_pool(calls, MST_EV_WITHDRAWN, worker);
-  mst_slot_look_alone(calls, slot);
+  mst_calls_effects(calls, worker, leave(calls, &worker->mailbox, task));
+  mst_calls_tell_pool(calls, MST_EV_WITHDRAWN, index);
+  mst_worker_look_alone(calls, worker);
   mst_calls_sweep(calls);
   mst_calls_look_for_work(calls);
 }
 
-void mst_calls_reached(struct mst_calls *calls, uint32_t worker, uint64_t call,
+void mst_calls_reached(struct mst_calls *calls, uint32_t index, uint64_t call,
                        int64_t now_ns) {
-  const struct mst_mailbox *mailbox = &calls->slots[worker]->mailbox;
+  const struct mst_mailbox *mailbox = &calls->pool.workers[index]->mailbox;
   while (mailbox->first != NULL && mailbox->first->withdraws &&
          mailbox->first->id < call)
-    mst_calls_withdrawn(calls, worker, mailbox->first->id, now_ns);
+    mst_calls_withdrawn(calls, index, mailbox->first->id, now_ns);
 }

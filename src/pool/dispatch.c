@@ -51,8 +51,9 @@ void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task) {
 static int give_one(struct mst_dispatch *dispatch,
                     const struct mst_takers *takers, uint32_t worker,
                     uint32_t depth, struct mst_due *due) {
-  struct mst_mailbox *mailbox = takers->open(takers->owner, worker);
-  if (mailbox == NULL || mailbox->count >= depth) return 0;
+  struct mst_worker *taker = takers->open(takers->owner, worker);
+  if (taker == NULL || taker->mailbox.count >= depth) return 0;
+  struct mst_mailbox *mailbox = &taker->mailbox;
   if (mailbox->first != NULL && mailbox->first->id == mailbox->slow) return 0;
   struct mst_queued *item =
       mst_queue_first(&dispatch->queue, worker, takers->quiet);
@@ -63,7 +64,7 @@ static int give_one(struct mst_dispatch *dispatch,
   mst_mailbox_add(mailbox, task);
   if (task->awaited) mailbox->awaited = task->id;
   task->awaited = 0;
-  mst_due_add(due, mailbox, MST_TODO_CALLS);
+  mst_due_add(due, taker, MST_DO_EXEC);
   dispatch->turn = worker + 1;
   return 1;
 }

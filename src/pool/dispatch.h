@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "pool/call.h"
-#include "pool/mailbox.h"
 #include "pool/queue.h"
+#include "pool/worker.h"
 
 #define MST_TASK_DEPTH 2u
 
@@ -31,8 +31,8 @@ struct mst_dispatch {
 // Workers 0 to count - 1.
 struct mst_takers {
   uint32_t count;
-  // The mailbox of a worker that takes calls now, else NULL.
-  struct mst_mailbox *(*open)(void *owner, uint32_t worker);
+  // A worker that takes calls now, else NULL.
+  struct mst_worker *(*open)(void *owner, uint32_t worker);
   // Whether a worker takes calls, now or once it is back.
   int (*usable)(void *owner, uint32_t worker);
   void *owner;
@@ -60,8 +60,8 @@ void mst_dispatch_strand(struct mst_dispatch *dispatch, struct mst_call *task,
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 
 // mst_dispatch_to fills one worker up to MST_TASK_DEPTH; mst_dispatch_all all of them, each with
-// one task before any gets a second, and returns whether any did. Mailboxes that got a task become
-// due for MST_TODO_CALLS.
+// one task before any gets a second, and returns whether any did. Workers that got a task become
+// due for EXEC.
 void mst_dispatch_to(struct mst_dispatch *dispatch,
                      const struct mst_takers *takers, uint32_t worker,
                      struct mst_due *due);

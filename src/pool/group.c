@@ -25,7 +25,7 @@ void mst_cluster_reap(struct mst_cluster *cluster) {
   for (uint32_t i = 0; adopted && i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     struct mst_launcher *former = peer->launcher;
-    if (!mst_peer_worker(peer)->awaited || former == asked || former == NULL ||
+    if (!peer->worker->awaited || former == asked || former == NULL ||
         former == peer->group->launcher || !mst_peer_is_told(peer)) {
       continue;
     }
@@ -37,7 +37,7 @@ void mst_cluster_reap(struct mst_cluster *cluster) {
 // orphan_event: for a worker whose end no launcher will report, whether it never started, or has
 // ended (its channel ended, or it was to be killed). MST_EV_TICK: neither.
 static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
+  const struct mst_worker *worker = peer->worker;
   if (!worker->awaited || peer->launcher == NULL || mst_peer_is_told(peer)) {
     return MST_EV_TICK;
   }
@@ -66,9 +66,8 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
 
 // ---- launchers
 
-// tell_slots tells the core whether a group's launcher is there. The number of workers may be
-// large, so only of changes.
-static void tell_slots(struct mst_cluster *cluster, struct mst_group *group) {
+// The number of workers may be large, so only of changes.
+void mst_group_tell(struct mst_cluster *cluster, struct mst_group *group) {
   const uint8_t is = group->lost             ? MST_LAUNCHER_LOST
                      : group->launcher->gone ? MST_LAUNCHER_GONE
                                              : MST_LAUNCHER_THERE;
@@ -76,7 +75,7 @@ static void tell_slots(struct mst_cluster *cluster, struct mst_group *group) {
   group->launcher_is = is;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     if (cluster->peers[i]->group == group)
-      cluster->peers[i]->slot->launcher = is;
+      cluster->peers[i]->worker->launcher = is;
   }
 }
 
@@ -122,13 +121,13 @@ void mst_peer_pend(struct mst_peer *peer) {
 }
 
 static int is_waiting(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
+  const struct mst_worker *worker = peer->worker;
   return peer->launcher == NULL && worker->awaited &&
          worker->state == MST_WORKER_PENDING;
 }
 
 static int is_joining(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
+  const struct mst_worker *worker = peer->worker;
   return peer->launcher != NULL && worker->queued &&
          (worker->state == MST_WORKER_PENDING ||
           worker->state == MST_WORKER_STARTING ||
@@ -164,7 +163,7 @@ static void look_at_waiting(struct mst_cluster *cluster,
   uint32_t waiting = 0, joining = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     struct mst_peer *peer = cluster->peers[i];
-    const struct mst_worker *worker = mst_peer_worker(peer);
+    const struct mst_worker *worker = peer->worker;
     if (peer->group != group) continue;
     joining += (uint32_t)is_joining(peer);
     if (!is_waiting(peer)) continue;
@@ -183,7 +182,7 @@ static void look_at_waiting(struct mst_cluster *cluster,
 void mst_cluster_ask_launchers(struct mst_cluster *cluster) {
   for (uint32_t g = 0; g < cluster->group_count; g++) {
     struct mst_group *group = &cluster->groups[g];
-    tell_slots(cluster, group);
+    mst_group_tell(cluster, group);
     if (group->waits || group->joined) look_at_waiting(cluster, group);
   }
 }
@@ -200,7 +199,7 @@ void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
   group->adopted = 1;
   group->joined |= group->waits;
   group->waits = group->asleep = group->woken = 0;
-  tell_slots(cluster, group);
+  mst_group_tell(cluster, group);
 }
 
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
@@ -209,7 +208,7 @@ uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     n += peer->group == group && is_waiting(peer) &&
-         mst_peer_worker(peer)->kill_ns == INT64_MAX;
+         peer->worker->kill_ns == INT64_MAX;
   }
   return n;
 }
@@ -218,7 +217,7 @@ void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group) {
   group->launcher = &cluster->session->nowhere;
   group->orphaned = group->lost = 0;
   group->adopted = group->waits = 1;
-  tell_slots(cluster, group);
+  mst_group_tell(cluster, group);
 }
 
 uint32_t mst_group_move(struct mst_cluster *cluster,
@@ -228,7 +227,7 @@ uint32_t mst_group_move(struct mst_cluster *cluster,
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     if (peer->group != group || peer->host != host) continue;
-    if (!mst_peer_worker(peer)->awaited) continue;
+    if (!peer->worker->awaited) continue;
     mst_calls_move(&cluster->calls, i, mst_clock_now());
     n++;
   }
@@ -238,14 +237,14 @@ uint32_t mst_group_move(struct mst_cluster *cluster,
 // ---- hosts that are silent
 
 static int is_far(const struct mst_peer *peer) {
-  return mst_peer_worker(peer)->awaited && peer->host->release != NULL;
+  return peer->worker->awaited && peer->host->release != NULL;
 }
 
 static int was_heard(const struct mst_cluster *cluster,
                      const struct mst_host *host) {
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
-    if (peer->host == host && peer->slot->heal.heard_ns >= cluster->asked_ns)
+    if (peer->host == host && peer->worker->heal.heard_ns >= cluster->asked_ns)
       return 1;
   }
   return 0;
@@ -277,7 +276,7 @@ void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
   group->lost = 1;
   group->joined |= group->waits;
   group->waits = group->asleep = group->woken = 0;
-  tell_slots(cluster, group);
+  mst_group_tell(cluster, group);
 }
 
 int64_t mst_cluster_due_ns(const struct mst_cluster *cluster) {
@@ -326,7 +325,7 @@ static int cluster_needs(const struct mst_cluster *cluster,
     if (cluster->groups[g].launcher == launcher) return 1;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
-    if ((peer->launcher == launcher && mst_peer_worker(peer)->awaited) ||
+    if ((peer->launcher == launcher && peer->worker->awaited) ||
         peer->standby.home == launcher || peer->next_standby.home == launcher) {
       return 1;
     }

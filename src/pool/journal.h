@@ -94,8 +94,8 @@ struct mst_journal {
   size_t stale_bytes; // of them
   int64_t replay_ns;  // estimated time of a replay
   int64_t cost_ns;    // price of the last checkpoint
-  int64_t since_ns;  // when the last checkpoint was made, 0: never
-  uint32_t refused;  // in a row
+  int64_t since_ns;   // when the last checkpoint was made, 0: never
+  uint32_t refused;   // in a row
   // If a checkpoint was refused: the next is requested after this many calls.
   uint32_t pause;
   // There is one, which covers all calls before the first entry.
@@ -126,8 +126,9 @@ void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
 // What decides when a checkpoint pays, beside its price.
 struct mst_pace {
-  int64_t every_ns; // after so much evaluation, whatever its price; 0: when it pays
-  double loss_ns;   // mean time between two losses of a worker
+  int64_t
+      every_ns; // after so much evaluation, whatever its price; 0: when it pays
+  double loss_ns; // mean time between two losses of a worker
   // The worker has no other calls to evaluate. If it has, a checkpoint waits up to twice as long.
   uint8_t idle;
 };

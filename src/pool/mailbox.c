@@ -176,27 +176,3 @@ unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *caller) {
   }
   return oldest(mailbox);
 }
-
-// ---- mailboxes with something to do
-
-void mst_due_add(struct mst_due *due, struct mst_mailbox *mailbox,
-                 uint16_t what) {
-  mailbox->todo |= what;
-  if (mailbox->due) return;
-  mailbox->due = 1;
-  mailbox->next_due = NULL;
-  if (due->last != NULL) {
-    due->last->next_due = mailbox;
-  } else {
-    due->first = mailbox;
-  }
-  due->last = mailbox;
-}
-
-void mst_due_drop(struct mst_due *due) {
-  struct mst_mailbox *mailbox = due->first;
-  due->first = mailbox->next_due;
-  if (due->first == NULL) due->last = NULL;
-  mailbox->due = 0;
-  mailbox->next_due = NULL;
-}

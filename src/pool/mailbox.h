@@ -13,21 +13,6 @@
 
 #include "pool/call.h"
 
-// What a mailbox has to do. calls_next.c has the order.
-enum mst_todo {
-  MST_TODO_PAUSE = 1,
-  MST_TODO_BREAK = 2,
-  MST_TODO_JUDGE = 4,
-  MST_TODO_CHECKPOINT = 8,
-  MST_TODO_CALLS = 16, // some must be sent
-  MST_TODO_CANCEL = 32,
-  MST_TODO_PING = 64,
-  MST_TODO_FORGET = 128,
-  MST_TODO_ORPHANED = 256,
-  MST_TODO_TRIM = 512,
-  MST_TODO_WITHDRAW = 1024
-};
-
 struct mst_mailbox {
   uint32_t worker;
   uint64_t calls;         // last id given
@@ -46,10 +31,6 @@ struct mst_mailbox {
   const void *caller; // of the last call of a verb
   uint8_t mixed;      // unread answers may belong to several verbs
   uint64_t cast;      // number of the last cast that it got
-  // What it has to do.
-  struct mst_mailbox *next_due;
-  uint8_t due;   // it is in the list of mailboxes with something to do
-  uint16_t todo; // bits of enum mst_todo
 };
 
 // Bits.
@@ -95,17 +76,5 @@ void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer);
 // mst_mailbox_forget drops a verb's answers, and cancels its calls, which stay until they are
 // answered. Returns effects.
 unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *caller);
-
-// ---- mailboxes with something to do
-
-struct mst_due {
-  struct mst_mailbox *first, *last;
-};
-
-// mst_due_add notes what a mailbox has to do: bits of enum mst_todo, or 0 to have it checked.
-void mst_due_add(struct mst_due *due, struct mst_mailbox *mailbox,
-                 uint16_t what);
-// mst_due_drop removes the first mailbox from the list.
-void mst_due_drop(struct mst_due *due);
 
 #endif

@@ -3,18 +3,14 @@
 
 #include "pool/session_int.h"
 
-const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
-  return &peer->cluster->calls.pool.workers[peer->index];
-}
-
 struct mst_incarnation mst_peer_incarnation(const struct mst_peer *peer) {
   return (struct mst_incarnation){.cluster = peer->cluster->id,
                                   .worker = peer->index,
-                                  .epoch = mst_peer_worker(peer)->epoch};
+                                  .epoch = peer->worker->epoch};
 }
 
 int mst_peer_is_up(const struct mst_peer *peer) {
-  return mst_calls_is_up(&peer->cluster->calls, peer->slot);
+  return mst_worker_is_up(peer->worker);
 }
 
 void mst_peer_hold(struct mst_peer *peer) {

@@ -14,13 +14,13 @@
 // repeats: what comes next was printed the first time. A call may be sent right behind those that
 // are replayed, so their output may come before their answers are read.
 static int repeats(const struct mst_peer *peer) {
-  return peer->printed_out < peer->slot->replay_left;
+  return peer->printed_out < peer->worker->replay_left;
 }
 
 // printing gives the label of the task whose output comes next, or NULL.
 static const char *printing(const struct mst_peer *peer) {
-  const struct mst_call *call = peer->slot->mailbox.first;
-  for (uint32_t i = peer->slot->replay_left;
+  const struct mst_call *call = peer->worker->mailbox.first;
+  for (uint32_t i = peer->worker->replay_left;
        call != NULL && i < peer->printed_out; i++)
     call = call->next;
   return call != NULL && call->sent ? call->label : NULL;
@@ -31,7 +31,7 @@ static const char *printing(const struct mst_peer *peer) {
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
   const uint64_t all =
-      (uint64_t)peer->slot->replay_left + peer->slot->mailbox.count;
+      (uint64_t)peer->worker->replay_left + peer->worker->mailbox.count;
   while (n > 0) {
     const char *end = memchr(bytes, '\0', n);
     const size_t length = end == NULL ? n : (size_t)(end - bytes);
@@ -74,7 +74,7 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
   struct mst_head head = {.kind = MST_KIND_SETUP,
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
-                          .epoch = mst_peer_worker(peer)->epoch};
+                          .epoch = peer->worker->epoch};
   return mst_conduit_send(&peer->conduit, &head, peer->group->setup, err);
 }
 
@@ -90,7 +90,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   int rc;
   peer->launcher = launcher;
   peer->host = launcher->host;
-  peer->slot->journal.keeps = peer->host != &peer->cluster->session->here;
+  peer->worker->journal.keeps = peer->host != &peer->cluster->session->here;
+  mst_tail_free(&peer->conduit.output.tail); // its last words were for users until now
   if (peer->standby.chan.fd >= 0) {
     rc = mst_standby_launch(peer, err);
   } else {
@@ -112,7 +113,6 @@ void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_standby_unask(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
-  mst_tail_free(&peer->conduit.output.tail);
   if (peer->standby.chan.fd >= 0) return; // the standby will use its directory
   free(peer->tempdir);
   peer->tempdir = NULL;
@@ -148,6 +148,7 @@ int mst_peer_lacks(const struct mst_peer *peer) {
 // The kernel counts kills in the whole cgroup, so it may have killed another process.
 void mst_peer_judge(struct mst_peer *peer) {
   struct mst_host *host = peer->host;
+  mst_peer_unwatch(peer);
   mst_conduit_drain(&peer->conduit);
   (void)mst_conduit_hear(
       &peer->conduit); // what it said of itself, or of a task
@@ -157,7 +158,12 @@ void mst_peer_judge(struct mst_peer *peer) {
       .oom = mst_host_lacked_memory(host, mst_clock_now()) != 0};
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
                    mst_clock_now());
-  if (peer->slot->oom) mst_host_count_kill(host);
+  if (peer->worker->to_heal) { // its launcher is gone
+    peer->group->orphaned = peer->cluster->session->orphaned = 1;
+    return;
+  }
+  if (peer->worker->oom) mst_host_count_kill(host);
+  mst_peer_let_go(peer);
 }
 
 void mst_peer_close(struct mst_peer *peer, int ours) {

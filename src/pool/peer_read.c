@@ -168,7 +168,7 @@ static int drop_unwanted(struct mst_peer *peer) {
 // take_other handles frames that aren't answers.
 static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
   const uint8_t kind = frame->head.kind;
-  const enum mst_worker_state state = mst_peer_worker(peer)->state;
+  const enum mst_worker_state state = peer->worker->state;
   const int boots = state == MST_WORKER_STARTING ||
                     state == MST_WORKER_RESTARTING || state == MST_WORKER_LOST;
   if (kind == MST_KIND_HELLO && !peer->hello_seen) {
@@ -206,7 +206,7 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
 
 // reads_on: no frame so far has ended the channel.
 static int reads_on(const struct mst_peer *peer) {
-  return !peer->conduit.data.ended && !peer->slot->ended;
+  return !peer->conduit.data.ended && peer->worker->channel;
 }
 
 // serve_frames handles the frames in the buffer: 1, or 0 if some must stay.
@@ -303,7 +303,7 @@ void mst_peer_control(void *owner, const struct mst_frame *frame) {
   if (frame->head.kind == MST_KIND_CANCEL)
     mst_calls_deaf(calls, peer->index, frame->head.call);
   if (frame->head.kind == MST_KIND_WITHDRAW &&
-      frame->head.epoch == mst_peer_worker(peer)->epoch) {
+      frame->head.epoch == peer->worker->epoch) {
     mst_calls_withdrawn(calls, peer->index, frame->head.call, mst_clock_now());
   }
   if (frame->head.kind != MST_KIND_PONG || frame->head.length != 8) return;

@@ -7,7 +7,7 @@ static struct mst_head head_of(const struct mst_peer *peer, uint8_t kind) {
   return (struct mst_head){.kind = kind,
                            .cluster = peer->cluster->id,
                            .worker = peer->index,
-                           .epoch = mst_peer_worker(peer)->epoch};
+                           .epoch = peer->worker->epoch};
 }
 
 static int say_seed(struct mst_peer *peer, const struct mst_seed *seed) {
@@ -47,8 +47,8 @@ void mst_peer_ask_sign(struct mst_peer *peer) {
 
 // look_at: the watch of a worker that computes, or waits for its turn, may be late.
 static void look_at(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
-  struct mst_heal *heal = &peer->slot->heal;
+  const struct mst_worker *worker = peer->worker;
+  struct mst_heal *heal = &peer->worker->heal;
   const int64_t now_ns = mst_clock_now();
   if (peer->host->shares_processes && worker->awaited && worker->pid != 0 &&
       mst_heal_is_suspect(heal, &peer->cluster->calls.policy, now_ns) &&
@@ -58,51 +58,49 @@ static void look_at(const struct mst_peer *peer) {
 }
 
 // say_data sends an action over the data channel.
-static int say_data(struct mst_peer *peer,
-                    const struct mst_calls_action *action) {
-  static const uint8_t kinds[] = {[MST_CALLS_BYE] = MST_KIND_BYE,
-                                  [MST_CALLS_JOB] = MST_KIND_JOB,
-                                  [MST_CALLS_EXEC] = MST_KIND_EXEC,
-                                  [MST_CALLS_DROP] = MST_KIND_DROP,
-                                  [MST_CALLS_TRIM] = MST_KIND_TRIM};
+static int say_data(struct mst_peer *peer, const struct mst_action *action) {
+  static const uint8_t kinds[] = {[MST_DO_BYE] = MST_KIND_BYE,
+                                  [MST_DO_JOB] = MST_KIND_JOB,
+                                  [MST_DO_EXEC] = MST_KIND_EXEC,
+                                  [MST_DO_DROP] = MST_KIND_DROP,
+                                  [MST_DO_TRIM] = MST_KIND_TRIM};
   struct mst_head head = head_of(peer, kinds[action->kind]);
-  if (action->kind == MST_CALLS_BYE) head.epoch = 0;
+  if (action->kind == MST_DO_BYE) head.epoch = 0;
   head.flags = action->flags;
   head.attempt = action->attempt;
   head.call = action->id;
   return mst_conduit_send(&peer->conduit, &head, action->payload, NULL);
 }
 
-void mst_peer_say(struct mst_peer *peer,
-                  const struct mst_calls_action *action) {
+void mst_peer_say(struct mst_peer *peer, const struct mst_action *action) {
   struct mst_calls *calls = &peer->cluster->calls;
-  if (action->kind == MST_CALLS_CANCEL) {
+  if (action->kind == MST_DO_CANCEL) {
     say_cancel(peer, action->id);
     return;
   }
-  if (action->kind == MST_CALLS_WITHDRAW) {
+  if (action->kind == MST_DO_WITHDRAW) {
     say_withdraw(peer, action->id);
     return;
   }
-  if (action->kind == MST_CALLS_PING) {
+  if (action->kind == MST_DO_PING) {
     mst_peer_ask_sign(peer);
     look_at(peer);
     return;
   }
-  if (action->kind == MST_CALLS_CHECKPOINT) {
+  if (action->kind == MST_DO_CHECKPOINT) {
     mst_standby_ask(peer);
     return;
   }
-  const int rc = action->kind == MST_CALLS_SEED ? say_seed(peer, &action->seed)
-                                                : say_data(peer, action);
+  const int rc = action->kind == MST_DO_SEED ? say_seed(peer, &action->seed)
+                                             : say_data(peer, action);
   if (rc == 0) {
-    if (action->kind == MST_CALLS_EXEC) {
+    if (action->kind == MST_DO_EXEC) {
       mst_calls_sent(calls, peer->index, mst_clock_now());
     }
     return;
   }
   // the session will learn of its end
-  if (action->kind == MST_CALLS_BYE) return;
+  if (action->kind == MST_DO_BYE) return;
   // Messages that it sent before its end can still be read.
   if (rc != -MST_EMEM) mst_peer_read(peer);
   if (mst_calls_unsent(calls, peer->index, action->kind, rc, mst_clock_now())) {

@@ -31,9 +31,10 @@ static enum mst_scale_is is_now(const struct mst_group *group) {
   return there ? MST_SCALE_UP : MST_SCALE_AWAITED;
 }
 
-static int is_idle(const struct mst_look *look, const struct mst_slot *slot) {
-  return look->state == MST_WORKER_IDLE && slot->mailbox.first == NULL &&
-         !look->resuming && !look->replaying && !slot->journal.asking;
+static int is_idle(const struct mst_look *look,
+                   const struct mst_worker *worker) {
+  return look->state == MST_WORKER_IDLE && worker->mailbox.first == NULL &&
+         !look->resuming && !look->replaying && !worker->journal.asking;
 }
 
 static void look_at_worker(struct mst_cluster *cluster, uint32_t index,
@@ -44,15 +45,15 @@ static void look_at_worker(struct mst_cluster *cluster, uint32_t index,
   if (!look.lives || peer->group->lost) return;
   host->workers++;
   if (host->is == MST_SCALE_ASLEEP) {
-    host->called |= peer->slot->mailbox.first != NULL;
+    host->called |= peer->worker->mailbox.first != NULL;
     host->wanted |=
         mst_queue_first(&cluster->calls.dispatch.queue, index, 0) != NULL;
   } else if (host->is == MST_SCALE_UP) {
-    host->busy |= !is_idle(&look, peer->slot);
+    host->busy |= !is_idle(&look, peer->worker);
     host->coming += !look.up && look.state != MST_WORKER_DRAINING;
     // It may have done something since the last look.
-    if (peer->slot->head_ns > host->busy_ns)
-      host->busy_ns = peer->slot->head_ns;
+    if (peer->worker->head_ns > host->busy_ns)
+      host->busy_ns = peer->worker->head_ns;
     host->stays |=
         !mst_calls_can_move(&cluster->calls, index, cluster->scale.idle_ns);
   }

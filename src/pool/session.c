@@ -86,7 +86,7 @@ void mst_session_close(struct mst_session *session) {
 // process. An open channel shows that it is still there; if it has closed the channel, its watch
 // ends it.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
-  const struct mst_worker *worker = &cluster->calls.pool.workers[index];
+  const struct mst_worker *worker = cluster->calls.pool.workers[index];
   struct mst_peer *peer = cluster->peers[index];
   if (!worker->channel && !mst_peer_is_told(peer)) {
     mst_conduit_cut_control(&peer->conduit);
@@ -117,67 +117,66 @@ struct mst_loss *mst_session_event(struct mst_session *session) {
 }
 
 static void carry_out(struct mst_cluster *cluster,
-                      const struct mst_calls_action *action) {
+                      const struct mst_action *action) {
   struct mst_peer *peer = cluster->peers[action->worker];
   switch (action->kind) {
-  case MST_CALLS_LAUNCH:
+  case MST_DO_LAUNCH:
     mst_cluster_launch(cluster, action->worker);
     break;
-  case MST_CALLS_KILL:
+  case MST_DO_KILL:
     do_kill(cluster, action->worker);
     break;
-  case MST_CALLS_STARTED:
+  case MST_DO_STARTED:
     // Nobody needs the output of the start.
     cluster->shown = cluster->log.next;
     cluster->started = 1;
     break;
-  case MST_CALLS_START_FAILED:
+  case MST_DO_START_FAILED:
     cluster->start_failed = 1;
     break;
-  case MST_CALLS_STOPPED:
+  case MST_DO_STOPPED:
     cluster->stopped = 1;
     break;
-  case MST_CALLS_CLOSE:
-    mst_peer_unwatch(peer);
-    break;
-  case MST_CALLS_JUDGE:
+  case MST_DO_JUDGE:
+    mst_group_tell(cluster, peer->group);
     mst_peer_judge(peer);
     break;
-  case MST_CALLS_PAUSE:
+  case MST_DO_CLOSE:
     mst_peer_let_go(peer);
     break;
-  case MST_CALLS_FORGET:
+  case MST_DO_FORGET:
     mst_standby_forget(peer);
     break;
-  case MST_CALLS_BREAK:
+  case MST_DO_BREAK:
     mst_conduit_cut(&peer->conduit);
-    if (peer->slot->ended) mst_peer_unwatch(peer);
+    if (!peer->worker->channel) mst_peer_unwatch(peer);
     break;
-  case MST_CALLS_TELL:
+  case MST_DO_TELL:
     tell(cluster->session, action->loss);
     break;
-  case MST_CALLS_ORPHANED:
-    peer->group->orphaned = cluster->session->orphaned = 1;
-    break;
-  case MST_CALLS_BYE:
-  case MST_CALLS_SEED:
-  case MST_CALLS_JOB:
-  case MST_CALLS_EXEC:
-  case MST_CALLS_CHECKPOINT:
-  case MST_CALLS_DROP:
-  case MST_CALLS_TRIM:
-  case MST_CALLS_CANCEL:
-  case MST_CALLS_PING:
-  case MST_CALLS_WITHDRAW:
+  case MST_DO_BYE:
+  case MST_DO_SEED:
+  case MST_DO_JOB:
+  case MST_DO_EXEC:
+  case MST_DO_CHECKPOINT:
+  case MST_DO_DROP:
+  case MST_DO_TRIM:
+  case MST_DO_CANCEL:
+  case MST_DO_PING:
+  case MST_DO_WITHDRAW:
     mst_peer_say(peer, action);
     break;
+  case MST_DO_RESUME:
+  case MST_DO_LEAVE:
+  case MST_DO_REPLAY:
+    break; // the core's own
   }
 }
 
 // Facts that come while an action is carried out (a spawned worker's pid, when launch returns) are
 // only recorded: actions are taken nowhere else.
 void mst_cluster_carry_out(struct mst_cluster *cluster) {
-  struct mst_calls_action action;
+  struct mst_action action;
   if (cluster->carrying_out) return;
   cluster->carrying_out = 1;
   while (mst_calls_next_action(&cluster->calls, &action, mst_clock_now()) == 1)
@@ -200,7 +199,7 @@ void mst_session_news(void *owner, const struct mst_news *news) {
     cluster = cluster->next;
   }
   if (cluster == NULL || news->of.worker >= cluster->calls.pool.count ||
-      news->of.epoch != cluster->calls.pool.workers[news->of.worker].epoch) {
+      news->of.epoch != cluster->calls.pool.workers[news->of.worker]->epoch) {
     return; // of a freed cluster, or of an earlier incarnation
   }
   static const enum mst_event_kind kinds[] = {
@@ -380,7 +379,7 @@ static int first_peers(struct mst_cluster *cluster, uint32_t workers) {
     made += group->workers;
   }
   for (uint32_t i = 0; i < workers; i++)
-    cluster->peers[i]->slot = cluster->calls.slots[i];
+    cluster->peers[i]->worker = cluster->calls.pool.workers[i];
   return 0;
 }
 
@@ -447,7 +446,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
   if (more > MST_WORKERS_MAX - from) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
-  // Peers first: every slot has a peer.
+  // Peers first: every worker has a peer.
   struct mst_peer **peers =
       realloc(cluster->peers, (from + more) * sizeof(struct mst_peer *));
   int rc = peers == NULL ? -MST_EMEM : 0;
@@ -462,8 +461,8 @@ int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
                        "no memory for %u more workers", more);
   }
   for (uint32_t i = from; i < from + more; i++) {
-    cluster->peers[i]->slot = cluster->calls.slots[i];
-    cluster->peers[i]->slot->launcher = group->launcher_is;
+    cluster->peers[i]->worker = cluster->calls.pool.workers[i];
+    cluster->peers[i]->worker->launcher = group->launcher_is;
   }
   mst_cluster_carry_out(cluster);
   return 0;
@@ -533,7 +532,8 @@ void mst_cluster_close(struct mst_cluster *cluster) {
   const int ours = session->owner == getpid();
   mst_calls_end_queue(&cluster->calls, mst_clock_now());
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    if (ours && cluster->calls.pool.workers[i].has_process) do_kill(cluster, i);
+    if (ours && cluster->calls.pool.workers[i]->has_process)
+      do_kill(cluster, i);
     mst_peer_close(cluster->peers[i], ours);
   }
   for (uint32_t g = 0; g < cluster->group_count; g++) {

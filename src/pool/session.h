@@ -45,7 +45,7 @@ struct mst_standby {
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
-  struct mst_slot *slot;
+  struct mst_worker *worker;
   struct mst_group *group;
   struct mst_launcher *launcher; // that made this incarnation, or NULL
   struct mst_host *host;         // where the worker is, or would be
@@ -61,7 +61,8 @@ struct mst_peer {
   char *tempdir; // from READY, owned; kept for a standby
   struct mst_standby standby;
   struct mst_standby next_standby; // requested, not there yet
-  uint64_t pong; // the highest nonce received; signs of life are asked for with 0
+  uint64_t
+      pong; // the highest nonce received; signs of life are asked for with 0
 };
 
 struct mst_trash;
@@ -105,7 +106,7 @@ struct mst_group {
   struct mst_launcher *launcher;
   struct mst_spawner *spawner; // owned, NULL with a fork server
   struct mst_blob *setup;      // payload of SETUP; a reference
-  uint8_t launcher_is;         // enum mst_launcher_is, as its slots were told
+  uint8_t launcher_is;         // enum mst_launcher_is, as its workers were told
   uint8_t orphaned;            // gone, and a worker needs a restart
   uint8_t lost;                // there won't be another launcher
   uint8_t adopted;             // a former launcher made some of its workers
@@ -127,7 +128,8 @@ struct mst_cluster {
   struct mst_group *groups;
   uint32_t group_count;
   struct mst_log log; // its workers' output
-  struct mst_job *context;  // under which tasks are submitted, or NULL; a reference
+  struct mst_job
+      *context; // under which tasks are submitted, or NULL; a reference
   uint64_t context_version; // the caller's
   // Number of output lines that the user has seen; set by callers.
   uint64_t shown;
@@ -342,7 +344,6 @@ struct mst_loss *mst_session_event(struct mst_session *session);
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
                   struct mst_err *err);
 
-const struct mst_worker *mst_peer_worker(const struct mst_peer *peer);
 // mst_peer_lacks gives the errno that kept its process from becoming a worker, as the process
 // printed it (MST_CANT_START); 0 if it printed none.
 int mst_peer_lacks(const struct mst_peer *peer);

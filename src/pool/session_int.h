@@ -101,7 +101,10 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 void mst_peer_let_go(struct mst_peer *peer);
 // mst_peer_exited reads what an ended process has left in its channels, and removes its directory.
 void mst_peer_exited(struct mst_peer *peer);
-// mst_peer_judge tells the core how an incarnation ended.
+// mst_group_tell tells the core whether a group's launcher is there.
+void mst_group_tell(struct mst_cluster *cluster, struct mst_group *group);
+// mst_peer_judge stops reading from a lost incarnation, tells the core how it ended, and closes
+// what remains of it. If its launcher is gone, R is asked for another one, and it waits.
 void mst_peer_judge(struct mst_peer *peer);
 
 // ---- peer_say.c
@@ -109,7 +112,7 @@ void mst_peer_judge(struct mst_peer *peer);
 // mst_peer_ask_sign asks its watch for a sign of life, see mst_heal_heard.
 void mst_peer_ask_sign(struct mst_peer *peer);
 // mst_peer_say sends the message of an action, and tells the core if that fails.
-void mst_peer_say(struct mst_peer *peer, const struct mst_calls_action *action);
+void mst_peer_say(struct mst_peer *peer, const struct mst_action *action);
 
 // ---- group.c: launchers, and workers whose launcher is gone
 

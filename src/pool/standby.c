@@ -12,7 +12,7 @@ static void tell(struct mst_peer *peer, uint32_t epoch,
                  enum mst_event_kind kind, int32_t number) {
   const struct mst_event event = {
       .kind = kind, .worker = peer->index, .number = number};
-  if (peer->cluster->closed || mst_peer_worker(peer)->epoch != epoch) return;
+  if (peer->cluster->closed || peer->worker->epoch != epoch) return;
   mst_calls_event(&peer->cluster->calls, &event, mst_clock_now());
 }
 
@@ -39,7 +39,7 @@ static void forget_made(struct mst_peer *peer) {
   if (peer->standby.chan.fd < 0) return;
   let_go(peer, &peer->standby);
   // the worker still uses its directory
-  if (mst_peer_worker(peer)->has_process) return;
+  if (peer->worker->has_process) return;
   mst_peer_remove_directory(peer);
 }
 
@@ -124,7 +124,7 @@ void mst_standby_ask(struct mst_peer *peer) {
   struct mst_head head = {.kind = MST_KIND_STANDBY,
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
-                          .epoch = mst_peer_worker(peer)->epoch};
+                          .epoch = peer->worker->epoch};
   int pair[2];
   let_go(peer, next);
   if (!peer->hello.forked || peer->launcher == NULL ||
@@ -187,7 +187,7 @@ static int send_place(struct mst_standby *standby, struct mst_peer *peer,
 
 int mst_standby_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_standby *standby = &peer->standby;
-  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  const uint32_t epoch = peer->worker->epoch;
   const pid_t pid = standby->pid;
   int theirs[3];
   int rc = mst_conduit_open(&peer->conduit, theirs, err);

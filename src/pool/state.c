@@ -12,8 +12,8 @@
 //  SETUP_FAILED   lost, fails  lost        -      -            says why
 //  SENT           -            -           busy   owes 1 more  -
 //  ANSWERED       -            -           -      owes 1 less  owes 1 less
-//  CLOSED         lost, fails  lost        lost   lost         2nd sign: LOST
-//  EXITED         lost, fails  lost        lost   lost         2nd sign: LOST
+//  CLOSED         lost, fails  lost        lost   lost         2nd sign: JUDGE
+//  EXITED         lost, fails  lost        lost   lost         2nd sign: JUDGE
 //  SILENT         -            lost        lost   lost         -
 //  RETIRE         -            killed      BYE    BYE          no restart
 //  RESTART        -            -           -      -            LAUNCH (if lost)
@@ -35,12 +35,9 @@
 // Everything that isn't in the table is ignored: the world may repeat itself, and mix up the order
 // of its two channels.
 //
-// Bound of the action queue: an incarnation gets at most one of RESTARTED and JOINED, one KILL
-// (flag killed), and one of BYE and LOST (BYE goes to workers that aren't lost when a stop, RETIRE
-// or DRAIN comes, and no LOST follows it). The pool gets STARTED at most once, and one of
-// START_FAILED and STOPPED. LAUNCH is never queued: it is made from `next`, `again` and `in_flight`
-// when the queue is empty, so nothing of an earlier incarnation is left in the queue. So
-// 3 * workers + 2 entries suffice, even if nobody takes any.
+// Actions are bits of a worker (action.h), so they need no room, and none is lost or given twice:
+// an incarnation gets each kind once at most. LAUNCH is made from `next`, `again` and `in_flight`
+// when nothing is due, so nothing of an earlier incarnation is left by then.
 //
 // Time: a worker has at most one limit each for its news, its kill and its reaping, counted from
 // lost_ns, stop_ns and kill_ns, and one for its restart (restart_ns), counted from LAUNCH, not from
@@ -69,11 +66,11 @@ static void start_fail(struct mst_pool *pool, enum mst_fail fail,
   }
 }
 
-// start_lose removes one worker from the start, which fails if too few can still come. LOST follows
-// STARTED, see start_done.
+// start_lose removes one worker from the start, which fails if too few can still come. JUDGE
+// follows STARTED, see start_done.
 static void start_lose(struct mst_pool *pool, enum mst_fail fail,
                        uint32_t index, int32_t number, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   MST_ASSERT(pool->phase == MST_POOL_STARTING);
   if (worker->state == MST_WORKER_LOST) return; // the other sign of its end
   if (worker->state == MST_WORKER_IDLE) pool->ready--;
@@ -100,7 +97,7 @@ static void fail_sharpen(struct mst_pool *pool, enum mst_fail fail,
 // lose notes a sign of a worker's end in a running pool, or that it counts as lost. A process whose
 // channel ended is useless: it is killed at once.
 static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   MST_ASSERT(pool->phase == MST_POOL_RUNNING);
   if (worker->state != MST_WORKER_LOST) {
     mst_pool_set_state(pool, worker, MST_WORKER_LOST);
@@ -116,9 +113,9 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 // start_done: the pool runs, perhaps without workers that come later or were lost.
 static void start_done(struct mst_pool *pool, int64_t now_ns) {
   pool->phase = MST_POOL_RUNNING;
-  mst_pool_give(pool, MST_DO_STARTED, 0);
+  pool->started_due = 1;
   for (uint32_t i = 0; i < pool->count; i++) {
-    struct mst_worker *worker = &pool->workers[i];
+    struct mst_worker *worker = pool->workers[i];
     if (worker->state == MST_WORKER_LOST) {
       worker->lost_ns = now_ns;
       lose(pool, i, now_ns);
@@ -141,14 +138,14 @@ static void settle(struct mst_pool *pool, int64_t now_ns) {
   }
   pool->phase = MST_POOL_DOWN;
   pool->wake_ns = NEVER;
-  mst_pool_give(pool, failing ? MST_DO_START_FAILED : MST_DO_STOPPED, 0);
+  pool->end_due = 1;
 }
 
 // --- Events of one worker ---
 
 static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
                       int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (!worker->launched || worker->exit_known || worker->pid != 0) return;
   if (pid <= 0) return; // kill() would signal a group, or everybody
   worker->pid = (uint32_t)pid;
@@ -182,7 +179,7 @@ static void note_end(struct mst_pool *pool, struct mst_worker *worker) {
 
 // on_end_sign: a worker's channel or process ended.
 static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (worker->state == MST_WORKER_LEFT) return;
   switch (pool->phase) {
   case MST_POOL_STARTING:
@@ -208,7 +205,7 @@ static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_launch_failed(struct mst_pool *pool, uint32_t index,
                              int32_t sys_errno, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   const int starting = pool->phase == MST_POOL_STARTING;
   const int failing = pool->phase == MST_POOL_FAILING;
   const int again = worker->epoch > 0;
@@ -238,7 +235,7 @@ static void on_launch_failed(struct mst_pool *pool, uint32_t index,
 }
 
 static void on_pending(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (!worker->awaited || worker->pid != 0) return;
   if (worker->queued || worker->was_ready) return;
   const int on_its_way = mst_worker_is_on_its_way(worker->state);
@@ -252,7 +249,7 @@ static void on_pending(struct mst_pool *pool, uint32_t index) {
 }
 
 static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   const int starting = pool->phase == MST_POOL_STARTING;
   if (!starting && pool->phase != MST_POOL_RUNNING) return;
   if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
@@ -262,8 +259,7 @@ static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   mst_pool_set_state(pool, worker, MST_WORKER_IDLE);
   if (worker->epoch == 0) pool->ready++;
   if (!starting) {
-    mst_pool_give(pool, worker->epoch > 0 ? MST_DO_RESTARTED : MST_DO_JOINED,
-                  index);
+    mst_pool_give(pool, MST_DO_RESUME, index);
   } else if (pool->ready >= pool->need) {
     start_done(pool, now_ns);
   }
@@ -271,7 +267,7 @@ static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_setup_failed(struct mst_pool *pool, uint32_t index,
                             int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   fail_sharpen(pool, MST_FAIL_SETUP, index, 0);
   if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
     return;
@@ -283,7 +279,7 @@ static void on_setup_failed(struct mst_pool *pool, uint32_t index,
 }
 
 static void on_sent(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
   if (worker->state == MST_WORKER_IDLE) {
     mst_pool_set_state(pool, worker, MST_WORKER_BUSY);
@@ -297,10 +293,8 @@ static void on_sent(struct mst_pool *pool, uint32_t index) {
 // while a stop waits for busy workers. answers: 0 for a call that was withdrawn.
 static void on_answered(struct mst_pool *pool, uint32_t index, int answers,
                         int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (worker->owed == 0 || !worker->channel || worker->lost_given) {
-    return;
-  }
+  struct mst_worker *worker = pool->workers[index];
+  if (worker->owed == 0 || !worker->channel) return;
   worker->owed--;
   worker->done += (uint64_t)answers;
   if (worker->owed == 0 && worker->state == MST_WORKER_BUSY) {
@@ -312,7 +306,7 @@ static void on_answered(struct mst_pool *pool, uint32_t index, int answers,
 }
 
 static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (!worker->channel) return; // also if not launched
   worker->channel = 0;
   on_end_sign(pool, index, now_ns);
@@ -320,7 +314,7 @@ static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_exited(struct mst_pool *pool, const struct mst_event *event,
                       int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[event->worker];
+  struct mst_worker *worker = pool->workers[event->worker];
   if (!worker->launched || worker->exit_known) return;
   const int told = event->how == MST_EXIT_CODE || event->how == MST_EXIT_SIGNAL;
   worker->exit_known = 1;
@@ -334,7 +328,7 @@ static void on_exited(struct mst_pool *pool, const struct mst_event *event,
 
 // end_restart kills a worker that isn't ready, which can't be asked to end.
 static void end_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (worker->stop_ns != NEVER) return;
   worker->stop_ns = now_ns;
   mst_pool_want_kill(pool, index, now_ns);
@@ -360,7 +354,7 @@ static void undrain(struct mst_pool *pool, struct mst_worker *worker) {
 }
 
 static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
   mst_pool_ask_again(pool, worker, 0);
   if (worker->state == MST_WORKER_NONE) {
@@ -379,7 +373,7 @@ static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 }
 
 static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
   mst_pool_ask_again(pool, worker, 0);
   undrain(pool, worker);
@@ -394,7 +388,7 @@ static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 }
 
 static void on_restart(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
   const int lost = worker->state == MST_WORKER_LOST && worker->lost_given;
   if (!lost && worker->state != MST_WORKER_LEFT) return;
@@ -402,16 +396,16 @@ static void on_restart(struct mst_pool *pool, uint32_t index) {
 }
 
 static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
   if (!mst_worker_is_live(worker)) return;
   worker->presumed = 1;
   lose(pool, index, now_ns);
 }
 
-// stop_worker says BYE, or gives LOST while that is still allowed.
+// stop_worker says BYE, or gives JUDGE while that is still allowed.
 static void stop_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   mst_pool_ask_again(pool, worker, 0);
   undrain(pool, worker);
   if (worker->stop_ns != NEVER) return; // retired already
@@ -455,7 +449,7 @@ static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
 }
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
+  struct mst_worker *worker = pool->workers[index];
   if (mst_pool_restart_due_ns(pool, worker) <= now_ns) {
     worker->presumed = 1;
     if (pool->phase == MST_POOL_STARTING) {
@@ -475,8 +469,8 @@ static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 // one: otherwise enough would be ready or queued.
 static uint32_t first_not_ready(const struct mst_pool *pool) {
   uint32_t i = 0;
-  while (i < pool->next && (pool->workers[i].state != MST_WORKER_STARTING ||
-                            pool->workers[i].queued)) {
+  while (i < pool->next && (pool->workers[i]->state != MST_WORKER_STARTING ||
+                            pool->workers[i]->queued)) {
     i++;
   }
   MST_ASSERT(i < pool->count);

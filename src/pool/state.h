@@ -1,22 +1,6 @@
-// pool/state: the state of each worker of one cluster, and what to do next. Pure: no socket, no
-// clock, no R. Events and now_ns go in, actions come out; the same events give the same actions,
-// and tests/sim relies on that.
-//
-// States:  starting -> idle <-> busy -> stopped, and from each of them lost;
-//          lost -> restarting -> idle, as often as healing (heal.h) asks for.
-//          starting or restarting <-> pending; idle or busy -> draining -> left;
-//          left -> restarting
-//
-//   starting    LAUNCH was given; FORKED, HELLO, READY are still to come
-//   restarting  the same for a later incarnation, in a running pool
-//   idle        ready, owes no answer
-//   busy        owes at least one answer
-//   lost        its channel or its process ended; how it ended may still be
-//               unknown (exit_known = 0)
-//   stopped     ended after a stop or take-down began, and reaped
-//   pending     its launch waits in a queue (PENDING)
-//   draining    takes no new calls, and ends once it owes no answer
-//   left        ended after DRAIN: not a loss
+// pool/state: the state of each worker of one cluster (worker.h), and what to do next. Pure: no
+// socket, no clock, no R. Events and now_ns go in, actions come out; the same events give the same
+// actions, and tests/sim relies on that.
 //
 // Start: at most `window` launches are in flight (not ready yet), so that boots in `spawn` don't
 // pile up and descriptors in flight stay below the kernel's limit. The first failure of any worker,
@@ -26,7 +10,7 @@
 //
 // Partial start: with mst_pool_begin's need < count, STARTED is given when that many are ready.
 // Until then a lost worker fails the start only if too few others can still come; otherwise its
-// LOST follows STARTED. The others go on: each gives JOINED when it is ready, is lost like any
+// JUDGE follows STARTED. The others go on: each gives RESUME when it is ready, is lost like any
 // other if it fails, and has MST_RESTART_NS from its LAUNCH or from STARTED.
 //
 // Pending: a launcher that can't say when a worker comes (a batch system's queue) answers LAUNCH by
@@ -39,16 +23,16 @@
 // Loss: the ends of a worker's channel and of its process are reported over two sockets, in either
 // order: READY may come before FORKED, the channel's end before or after EXITED, and answers may
 // still be read after EXITED. The first sign of an end makes the worker lost, and its process is
-// killed if it still runs. LOST is given after both signs, so that it can say how the worker ended:
+// killed if it still runs. JUDGE is given after both signs, when it is known how the worker ended:
 // the pool waits for EXITED until the process is given up (MST_REAP_NS after KILL), since whoever
 // reports it may be late; for the channel's end MST_NEWS_NS, since a grandchild may hold it. A
 // worker that only counts as lost (SILENT, a limit) may be stopped for good: the pool waits for its
-// EXITED for MST_NEWS_NS, too. LOST is given only while the pool runs (or by the stop, before any
+// EXITED for MST_NEWS_NS, too. JUDGE is given only while the pool runs (or by the stop, before any
 // BYE): a later end is not a loss. A lost worker stays lost until RESTART; the others go on.
 //
 // Restart: RESTART requests a lost worker's next incarnation, with the next epoch, as soon as the
 // window has room. The pool forgets what the worker owed: the caller sends it again after
-// RESTARTED. An incarnation that isn't ready within MST_RESTART_NS of its LAUNCH is lost as well.
+// RESUME. An incarnation that isn't ready within MST_RESTART_NS of its LAUNCH is lost as well.
 // Whether and how often to restart is decided elsewhere (heal.h).
 //
 // Stop: all workers get BYE and MST_STOP_GRACE_NS, then SIGKILL; busy ones, which finish their
@@ -68,6 +52,8 @@
 #include <stdint.h>
 
 #include "base/mst_clock.h"
+#include "pool/action.h"
+#include "pool/worker.h"
 #include "wire/wire.h"
 
 #define MST_STOP_GRACE_NS (5 * MST_NS_PER_S)
@@ -84,19 +70,6 @@
 // and `setup` take ten times as long as alone.
 #define MST_RESTART_NS (300 * MST_NS_PER_S)
 
-enum mst_worker_state {
-  MST_WORKER_NONE = 0, // not launched yet
-  MST_WORKER_STARTING,
-  MST_WORKER_IDLE,
-  MST_WORKER_BUSY,
-  MST_WORKER_LOST,
-  MST_WORKER_RESTARTING,
-  MST_WORKER_STOPPED,
-  MST_WORKER_PENDING,
-  MST_WORKER_DRAINING,
-  MST_WORKER_LEFT
-};
-
 enum mst_pool_phase {
   MST_POOL_NEW = 0, // not started
   MST_POOL_STARTING,
@@ -104,37 +77,6 @@ enum mst_pool_phase {
   MST_POOL_FAILING,  // start failed, taking down
   MST_POOL_STOPPING, // stop requested
   MST_POOL_DOWN      // all ended; START_FAILED or STOPPED was given
-};
-
-struct mst_worker {
-  enum mst_worker_state state;
-  uint32_t pid;     // 0 until known
-  uint32_t epoch;   // 0 for the first incarnation
-  uint32_t owed;    // answers that it still has to give
-  uint8_t launched; // LAUNCH was given
-  uint8_t awaited;  // launched, not known to have ended or failed, nor given up
-  uint8_t has_process; // awaited, and its pid is known: somebody must reap it
-  // How and number are valid; how is MST_EXIT_NONE if the launch failed without a process.
-  uint8_t exit_known;
-  uint8_t killed;     // KILL was given for this incarnation
-  uint8_t channel;    // its data channel is open
-  uint8_t lost_given; // LOST was given for this incarnation
-  uint8_t again;      // lost or left, and the next incarnation is requested
-  uint8_t queued;     // this incarnation is or was pending
-  uint8_t was_ready;  // this incarnation was ready
-  uint8_t presumed;   // it counts as lost, although no sign of its end had come
-  uint8_t drains;     // its end isn't a loss unless it still owes answers
-  // enum mst_exit; MST_EXIT_UNKNOWN without exit_known if the process was given up.
-  uint32_t exit_how;
-  int32_t exit_number; // exit code or signal
-  // When a running pool saw the first sign of its end; INT64_MAX: it didn't.
-  int64_t lost_ns;
-  int64_t stop_ns; // when it was asked to end (BYE); INT64_MAX: it wasn't
-  // When it was killed, or should have been while its pid was unknown; INT64_MAX: neither.
-  int64_t kill_ns;
-  // Start of its limit MST_RESTART_NS; INT64_MAX: no limit.
-  int64_t restart_ns;
-  uint64_t done; // answers received, of all incarnations
 };
 
 enum mst_event_kind {
@@ -166,24 +108,6 @@ struct mst_event {
   int32_t number; // pid, errno, exit code or signal
 };
 
-enum mst_action_kind {
-  MST_DO_LAUNCH = 1,   // start the worker's process
-  MST_DO_BYE,          // send BYE to the worker
-  MST_DO_KILL,         // SIGKILL to the worker's process group
-  MST_DO_STARTED,      // as many workers are ready as the start needs
-  MST_DO_START_FAILED, // all ended again; the reason: fail_* of the pool
-  // The worker is lost, its owed answers won't come; once per incarnation.
-  MST_DO_LOST,
-  MST_DO_RESTARTED, // the next incarnation is ready
-  MST_DO_STOPPED,   // all ended
-  MST_DO_JOINED     // a first incarnation is ready after STARTED
-};
-
-struct mst_action {
-  enum mst_action_kind kind;
-  uint32_t worker;
-};
-
 enum mst_fail {
   MST_FAIL_NONE = 0,
   MST_FAIL_LAUNCH,   // no process: fail_number is errno
@@ -194,7 +118,7 @@ enum mst_fail {
 };
 
 struct mst_pool {
-  struct mst_worker *workers; // count of them, owned
+  struct mst_worker **workers; // count of them, each allocated alone; owned
   uint32_t count;
   enum mst_pool_phase phase;
   uint32_t window;    // maximum of launches in flight
@@ -217,10 +141,9 @@ struct mst_pool {
   // Who failed; for DEADLINE the first not ready; meaningless for STOPPED.
   uint32_t fail_worker;
   int32_t fail_number;
-  struct mst_action *actions; // a queue, owned; reserved at init, so
-  size_t action_head;         // events can't fail
-  size_t action_count;
-  size_t action_cap;
+  struct mst_due due;  // workers with something to do
+  uint8_t started_due; // STARTED is to be given
+  uint8_t end_due;     // START_FAILED or STOPPED is, once nothing else is due
 };
 
 // mst_pool_init makes a pool of count workers, none launched. 0, -MST_EMEM, or -MST_EINPUT (count
@@ -234,9 +157,12 @@ void mst_pool_free(struct mst_pool *pool);
 void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
                     uint32_t need);
 
-// mst_pool_grow adds workers to a running pool. They count as lost: RESTART launches each. 0,
-// -MST_EMEM, -MST_EINPUT (not running).
-int mst_pool_grow(struct mst_pool *pool, uint32_t more);
+// mst_pool_make_room makes the records of more workers of a running pool, without adding them: 0,
+// -MST_EMEM, -MST_EINPUT (not running). Then either mst_pool_grow adds them, which can't fail, or
+// mst_pool_give_room_back frees them. Grown workers count as lost: RESTART launches each.
+int mst_pool_make_room(struct mst_pool *pool, uint32_t more);
+void mst_pool_grow(struct mst_pool *pool, uint32_t more);
+void mst_pool_give_room_back(struct mst_pool *pool, uint32_t more);
 
 // mst_pool_event takes one event. Events that don't fit the worker's state (a second EXITED, an
 // answer that isn't owed) are ignored, since the world may repeat itself; so are all events of a
@@ -245,10 +171,15 @@ int mst_pool_grow(struct mst_pool *pool, uint32_t more);
 void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
                     int64_t now_ns);
 
-// mst_pool_next_action takes the oldest action: 1, or 0 if there is none. LAUNCH is created when it
-// is taken, after all others, so a failed start leaves none behind, and no action of an earlier
-// incarnation follows it. A KILL or BYE whose process or channel has ended meanwhile is dropped.
-int mst_pool_next_action(struct mst_pool *pool, struct mst_action *action);
+// These three take what is to be done; 0 or NULL: nothing. calls_next.c has the order, and does the
+// rest between them. mst_pool_next_due: something with a worker that still makes sense; a KILL or
+// BYE whose process or channel has ended meanwhile is dropped. mst_pool_next_launch: LAUNCH, which
+// is made when it is taken, so a failed start leaves none behind, and nothing of an earlier
+// incarnation follows it. mst_pool_next_word: STARTED before all others, START_FAILED or STOPPED
+// after them.
+struct mst_worker *mst_pool_next_due(struct mst_pool *pool, enum mst_do *what);
+struct mst_worker *mst_pool_next_launch(struct mst_pool *pool);
+enum mst_do mst_pool_next_word(struct mst_pool *pool);
 
 // mst_pool_wake_ns gives the time of the next TICK that is needed, INT64_MAX if none. O(1): it may
 // be too early, by one idle TICK after changes, but is never late.
@@ -258,8 +189,5 @@ int64_t mst_pool_wake_ns(const struct mst_pool *pool);
 // window isn't exceeded, a pool that is down has no process, nothing is launched after a failure.
 // Tests call it after every event.
 const char *mst_pool_check(const struct mst_pool *pool);
-
-// mst_worker_state_name gives "idle" and so on, never NULL.
-const char *mst_worker_state_name(enum mst_worker_state state);
 
 #endif

@@ -133,7 +133,7 @@ static const char *check_going_down(const struct mst_pool *pool,
     return "a process is left alone in a take-down";
   }
   if (pool->fail != MST_FAIL_NONE && worker->lost_given) {
-    return "LOST was given in a start that failed";
+    return "JUDGE was given in a start that failed";
   }
   if (worker->lost_ns != NEVER && !worker->lost_given) {
     return "a stop has swallowed a loss";
@@ -144,7 +144,7 @@ static const char *check_going_down(const struct mst_pool *pool,
 }
 
 static const char *check_worker(const struct mst_pool *pool, uint32_t index) {
-  const struct mst_worker *worker = &pool->workers[index];
+  const struct mst_worker *worker = pool->workers[index];
   // Beyond `next` only workers that a partly started pool has ended, or grown ones.
   const int early = index >= pool->next && pool->phase != MST_POOL_STARTING &&
                     index != pool->next;
@@ -167,15 +167,15 @@ static const char *check_counts(const struct mst_pool *pool) {
   uint32_t queued = 0;
   uint32_t launched = 0;
   for (uint32_t i = 0; i < pool->count; i++) {
-    const int on_its_way = pool->workers[i].state == MST_WORKER_STARTING ||
-                           pool->workers[i].state == MST_WORKER_RESTARTING ||
-                           pool->workers[i].state == MST_WORKER_PENDING;
-    starting += on_its_way && !pool->workers[i].queued;
-    queued += on_its_way && pool->workers[i].queued;
-    launched += pool->workers[i].launched;
-    again += pool->workers[i].again;
-    processes += pool->workers[i].has_process;
-    awaited += pool->workers[i].awaited;
+    const int on_its_way = pool->workers[i]->state == MST_WORKER_STARTING ||
+                           pool->workers[i]->state == MST_WORKER_RESTARTING ||
+                           pool->workers[i]->state == MST_WORKER_PENDING;
+    starting += on_its_way && !pool->workers[i]->queued;
+    queued += on_its_way && pool->workers[i]->queued;
+    launched += pool->workers[i]->launched;
+    again += pool->workers[i]->again;
+    processes += pool->workers[i]->has_process;
+    awaited += pool->workers[i]->awaited;
   }
   if (pool->in_flight != starting) return "in_flight disagrees with states";
   if (pool->queued != queued) return "queued disagrees with states";
@@ -188,7 +188,6 @@ static const char *check_counts(const struct mst_pool *pool) {
   if (pool->in_flight > pool->window) return "more in flight than the window";
   if (pool->next > pool->count) return "more launched than there are";
   if (pool->ready > launched) return "more ready than launched";
-  if (pool->action_count > pool->action_cap) return "the queue is overfull";
   return NULL;
 }
 

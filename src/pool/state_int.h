@@ -30,14 +30,13 @@ void mst_pool_skip_launched(struct mst_pool *pool);
 // mst_pool_begin_worker sets up an incarnation that isn't launched yet.
 void mst_pool_begin_worker(struct mst_worker *worker, uint32_t epoch);
 
-// Steps of events (state_step.c). arm lowers wake_ns; give queues an action; is_on_its_way:
+// Steps of events (state_step.c). arm lowers wake_ns; give notes what is due; is_on_its_way:
 // launched, neither ready nor ended; set_state updates the counts; ask_again notes whether the next
 // incarnation is wanted; await_no_more: it ended, never started, or is given up; want_kill ends its
-// process or launch; give_lost gives LOST once, or makes a drained worker `left`; say_bye asks it
-// to end, once.
+// process or launch; give_lost has its loss judged once, or makes a drained worker `left`; say_bye
+// asks it to end, once.
 void mst_pool_arm(struct mst_pool *pool, int64_t at_ns);
-void mst_pool_give(struct mst_pool *pool, enum mst_action_kind kind,
-                   uint32_t worker);
+void mst_pool_give(struct mst_pool *pool, enum mst_do what, uint32_t index);
 int mst_worker_is_on_its_way(enum mst_worker_state state);
 void mst_pool_set_state(struct mst_pool *pool, struct mst_worker *worker,
                         enum mst_worker_state state);

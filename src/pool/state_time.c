@@ -6,7 +6,7 @@
 int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
   if (pool->phase != MST_POOL_FAILING) return NEVER;
   if (pool->fail != MST_FAIL_EXITED) return NEVER;
-  const struct mst_worker *worker = &pool->workers[pool->fail_worker];
+  const struct mst_worker *worker = pool->workers[pool->fail_worker];
   return worker->channel ? pool->stop_ns + MST_NEWS_NS : NEVER;
 }
 
@@ -54,7 +54,7 @@ int64_t mst_pool_start_due_ns(const struct mst_pool *pool) {
 int64_t mst_pool_due_ns(const struct mst_pool *pool) {
   int64_t due = mst_pool_start_due_ns(pool);
   for (uint32_t i = 0; i < pool->count; i++) {
-    const struct mst_worker *worker = &pool->workers[i];
+    const struct mst_worker *worker = pool->workers[i];
     const int64_t news = mst_pool_news_due_ns(pool, worker);
     const int64_t kill = mst_pool_kill_due_ns(pool, worker);
     const int64_t reap = mst_pool_reap_due_ns(worker);

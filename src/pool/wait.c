@@ -8,13 +8,13 @@
 // ---- calls
 
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
-  const struct mst_slot *slot = peer->slot;
+  const struct mst_worker *worker = peer->worker;
   if (mst_conduit_queued(&peer->conduit) && !peer->conduit.data.ended) {
     const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
     if (rc != 0) return rc;
   }
-  if (peer->conduit.data.ended || slot->resuming) {
-    if (!slot->dead) return 0; // it will be sent again
+  if (peer->conduit.data.ended || worker->resuming) {
+    if (!worker->dead) return 0; // it will be sent again
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
   }
   return mst_conduit_queued(&peer->conduit) ? -MST_EAGAIN : 0;
@@ -29,7 +29,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
                                 tag, unseen, mst_clock_now());
   if (rc == -MST_ECLOSED) {
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
-                       mst_worker_state_name(mst_peer_worker(peer)->state));
+                       mst_worker_state_name(peer->worker->state));
   }
   if (rc != 0) {
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
@@ -50,39 +50,39 @@ void mst_peer_poll(struct mst_peer *peer) {
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,
                                  const void *caller) {
-  return mst_mailbox_answer(&peer->slot->mailbox, caller);
+  return mst_mailbox_answer(&peer->worker->mailbox, caller);
 }
 
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
-  mst_mailbox_take(&peer->slot->mailbox, answer);
+  mst_mailbox_take(&peer->worker->mailbox, answer);
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {
-  return peer->slot->mailbox.unread;
+  return peer->worker->mailbox.unread;
 }
 
 int mst_peer_owes(const struct mst_peer *peer, const void *caller) {
-  return mst_mailbox_has(&peer->slot->mailbox, caller);
+  return mst_mailbox_has(&peer->worker->mailbox, caller);
 }
 
 int mst_peer_owes_several(const struct mst_peer *peer) {
-  return peer->slot->mailbox.mixed;
+  return peer->worker->mailbox.mixed;
 }
 
 const void *mst_peer_caller(const struct mst_peer *peer) {
-  return peer->slot->mailbox.caller;
+  return peer->worker->mailbox.caller;
 }
 
 const struct mst_journal *mst_peer_journal(const struct mst_peer *peer) {
-  return &peer->slot->journal;
+  return &peer->worker->journal;
 }
 
 enum mst_why mst_peer_why(const struct mst_peer *peer) {
-  return peer->slot->why;
+  return peer->worker->why;
 }
 
 char *const *mst_peer_failure(const struct mst_peer *peer) {
-  return &peer->slot->failure;
+  return &peer->worker->failure;
 }
 
 // ---- answers
@@ -94,16 +94,16 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *caller,
   uint64_t oldest = 0;
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = peers[i];
-    const struct mst_slot *slot = peer->slot;
-    const uint64_t answered = mst_mailbox_answered(&slot->mailbox, caller);
+    const struct mst_worker *worker = peer->worker;
+    const uint64_t answered = mst_mailbox_answered(&worker->mailbox, caller);
     if (answered != 0 && (oldest == 0 || answered < oldest)) {
       first = (int)i;
       oldest = answered;
     }
     if (first != -MST_EAGAIN) continue;
-    const int gone =
-        slot->dead || (slot->ended && !peer->cluster->calls.policy.on);
-    if (gone && slot->mailbox.first != NULL) {
+    const int gone = worker->dead || (mst_worker_is_gone(worker) &&
+                                      !peer->cluster->calls.policy.on);
+    if (gone && worker->mailbox.first != NULL) {
       *lost = i;
       first = -MST_ECLOSED;
     } else if (peer->no_memory) {
@@ -213,7 +213,7 @@ int mst_task_await(struct mst_call *task) {
     // A retry may have given it to a worker.
     if (task->queued.set == NULL) return 0;
     // One that is held waits for the answer of any.
-    if (cluster->calls.slots[i]->dead ||
+    if (cluster->calls.pool.workers[i]->dead ||
         (!task->held && !mst_queue_is_for(&task->queued, i)))
       continue;
     const int none = has_no_memory(cluster->peers[i]);
@@ -233,14 +233,14 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
   int rc = mst_conduit_say(&peer->conduit, &head, &nonce, sizeof nonce, err);
   const int64_t deadline_ns =
       mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
-  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  const uint32_t epoch = peer->worker->epoch;
   while (rc == 0 && peer->pong < nonce) {
     const int left_ms = mst_clock_ms_until(deadline_ns, timeout_ms);
     if (left_ms == 0) {
       return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");
     }
     rc = mst_session_run(peer->cluster->session, left_ms, err);
-    if (peer->conduit.data.ended || mst_peer_worker(peer)->epoch != epoch) {
+    if (peer->conduit.data.ended || peer->worker->epoch != epoch) {
       return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
     }
   }
@@ -284,7 +284,7 @@ void mst_session_cancel(struct mst_session *session, const void *caller) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-      if (cluster->calls.slots[i]->mailbox.unread > 0) {
+      if (cluster->calls.pool.workers[i]->mailbox.unread > 0) {
         cluster->peers[i]->no_memory = 0;
         mst_calls_forget(&cluster->calls, i, caller, mst_clock_now());
       }

@@ -21,33 +21,51 @@
 static struct mst_pool pool;
 static int64_t now_ms;
 
-// taken takes all actions and writes them down, as in "KILL 0, STARTED".
+static char taken_text[1000];
+static size_t taken_length;
+
+static inline void write_down(const char *name,
+                              const struct mst_worker *worker) {
+  char *at = taken_text + taken_length;
+  const size_t room = sizeof taken_text - taken_length;
+  const char *comma = taken_length > 0 ? ", " : "";
+  const int n = worker == NULL ? snprintf(at, room, "%s%s", comma, name)
+                               : snprintf(at, room, "%s%s %u", comma, name,
+                                          worker->mailbox.worker);
+  CHECK(n > 0 && (size_t)n < room);
+  taken_length += (size_t)n;
+}
+
+static inline void take_word(void) {
+  static const char *const names[] = {[MST_DO_STARTED] = "STARTED",
+                                      [MST_DO_START_FAILED] = "START_FAILED",
+                                      [MST_DO_STOPPED] = "STOPPED"};
+  const enum mst_do what = mst_pool_next_word(&pool);
+  if (what != 0) write_down(names[what], NULL);
+}
+
+// taken takes all that is to be done, as calls_next.c does, and writes it down, as in
+// "STARTED, KILL 0".
 static inline const char *taken(void) {
-  static const char *const names[] = {
-      [MST_DO_LAUNCH] = "LAUNCH",   [MST_DO_BYE] = "BYE",
-      [MST_DO_KILL] = "KILL",       [MST_DO_LOST] = "LOST",
-      [MST_DO_STARTED] = "STARTED", [MST_DO_START_FAILED] = "START_FAILED",
-      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED",
-      [MST_DO_JOINED] = "JOINED"};
-  static char text[1000];
-  struct mst_action action;
-  size_t len = 0;
-  text[0] = '\0';
-  while (mst_pool_next_action(&pool, &action) == 1) {
-    const int of_worker =
-        action.kind == MST_DO_LAUNCH || action.kind == MST_DO_BYE ||
-        action.kind == MST_DO_KILL || action.kind == MST_DO_LOST ||
-        action.kind == MST_DO_RESTARTED || action.kind == MST_DO_JOINED;
-    const char *comma = len > 0 ? ", " : "";
-    const int n = of_worker ? snprintf(text + len, sizeof text - len, "%s%s %u",
-                                       comma, names[action.kind], action.worker)
-                            : snprintf(text + len, sizeof text - len, "%s%s",
-                                       comma, names[action.kind]);
-    CHECK(n > 0 && (size_t)n < sizeof text - len);
-    len += (size_t)n;
+  static const char *const names[] = {[MST_DO_BYE] = "BYE",
+                                      [MST_DO_KILL] = "KILL",
+                                      [MST_DO_JUDGE] = "LOST",
+                                      [MST_DO_LEAVE] = "LEFT",
+                                      [MST_DO_RESUME] = "JOINED"};
+  const struct mst_worker *worker;
+  enum mst_do what;
+  taken_text[0] = '\0';
+  taken_length = 0;
+  take_word();
+  while ((worker = mst_pool_next_due(&pool, &what)) != NULL) {
+    const int again = what == MST_DO_RESUME && worker->epoch > 0;
+    write_down(again ? "RESTARTED" : names[what], worker);
   }
+  while ((worker = mst_pool_next_launch(&pool)) != NULL)
+    write_down("LAUNCH", worker);
+  take_word();
   CHECK(mst_pool_check(&pool) == NULL);
-  return text;
+  return taken_text;
 }
 #define EXPECT(want) CHECK_TEXT(taken(), want)
 
@@ -93,6 +111,12 @@ static inline void start(uint32_t count, uint32_t window) {
   mst_pool_begin(&pool, 0, DEADLINE_MS * MS, pool.count);
 }
 
+static inline int grow(uint32_t more) {
+  const int rc = mst_pool_make_room(&pool, more);
+  if (rc == 0) mst_pool_grow(&pool, more);
+  return rc;
+}
+
 // run_pool starts count workers, all forked and ready, and takes the actions.
 static inline void run_pool(uint32_t count) {
   start(count, count);
@@ -120,7 +144,7 @@ static inline void finish(void) {
   } while (0)
 
 static inline enum mst_worker_state state_of(uint32_t worker) {
-  return pool.workers[worker].state;
+  return pool.workers[worker]->state;
 }
 
 #endif

@@ -34,19 +34,17 @@ TEST("S2: journals have a quarter of the memory; a worker past that isn't "
   change(1, 2, one);
   CHECK(mst_calls_log_grew(&calls));
   mst_calls_bound_log(&calls, (int64_t)(9 * mst_blob_bytes(both)));
-  CHECK_INT(calls.slots[1]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.pool.workers[1]->journal.incomplete, MST_COMPLETE);
   mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(both)));
-  CHECK_INT(calls.slots[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
-  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.pool.workers[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.pool.workers[0]->journal.incomplete, MST_COMPLETE);
   CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
   change(1, 3, one); // isn't kept any more
-  CHECK_INT(calls.slots[1]->journal.count, 0);
+  CHECK_INT(calls.pool.workers[1]->journal.count, 0);
   die(1);
-  EXPECT("CLOSE 1");
-  tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(calls.slots[1]->dead);
-  CHECK_INT(calls.slots[1]->why, MST_WHY_MEMORY);
+  CHECK(calls.pool.workers[1]->dead);
+  CHECK_INT(calls.pool.workers[1]->why, MST_WHY_MEMORY);
   lose_one(0); // has its state
   come_up(0);
   EXPECT("REEXEC 0 #1");
@@ -73,18 +71,16 @@ TEST("A worker that can't be copied replays all its calls; where that would "
   (void)taken();
   mst_calls_answered(&calls, 1, &longer, now_ns);
   CHECK_INT(take(1), MST_CALL_DONE);
-  CHECK_INT(calls.slots[1]->journal.incomplete, MST_INCOMPLETE_LONG);
+  CHECK_INT(calls.pool.workers[1]->journal.incomplete, MST_INCOMPLETE_LONG);
   lose_one(0);
   come_up(0);
   EXPECT("REEXEC 0 #1, REEXEC 0 #2");
   answer_as(0, 1, MST_FLAG_REPLAY);
   answer_as(0, 2, MST_FLAG_REPLAY);
   die(1);
-  EXPECT("CLOSE 1");
-  tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(calls.slots[1]->dead);
-  CHECK_INT(calls.slots[1]->why, MST_WHY_LONG);
+  CHECK(calls.pool.workers[1]->dead);
+  CHECK_INT(calls.pool.workers[1]->why, MST_WHY_LONG);
   finish();
 }
 
@@ -99,11 +95,11 @@ TEST("S2: checkpoints shorten long journals, which are given up only past "
   EXPECT("CHECKPOINT 0");
   mst_calls_bound_log(&calls, (int64_t)(2 * mst_blob_bytes(large)));
   CHECK_TEXT(taken(), "");
-  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.pool.workers[0]->journal.incomplete, MST_COMPLETE);
   mst_calls_bound_log(&calls, (int64_t)mst_blob_bytes(large) / 2);
-  CHECK_INT(calls.slots[0]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.pool.workers[0]->journal.incomplete, MST_INCOMPLETE_MEMORY);
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
-  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.pool.workers[0]->journal.incomplete, MST_COMPLETE);
   change(0, 2, payload);
   lose_one(0);
   come_up(0);
@@ -118,13 +114,13 @@ TEST("S2: what a checkpoint covers, where that is kept, goes first when memory "
   run_calls(2);
   struct mst_blob *large = large_blob(MST_LOG_STEP_BYTES);
   for (uint32_t i = 0; i < 2; i++)
-    calls.slots[i]->journal.keeps = 1;
+    calls.pool.workers[i]->journal.keeps = 1;
   change(0, 1, large);
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(large)));
-  CHECK_INT(calls.slots[0]->journal.past.count, 1);
+  CHECK_INT(calls.pool.workers[0]->journal.past.count, 1);
   mst_calls_bound_log(&calls, (int64_t)(6 * mst_blob_bytes(large)));
-  CHECK_INT(calls.slots[0]->journal.past.count, 0);
+  CHECK_INT(calls.pool.workers[0]->journal.past.count, 0);
   CHECK_INT(calls.log_bytes, 0);
   mst_blob_release(large);
   finish();
@@ -143,11 +139,12 @@ TEST("A worker can move if all that it is can be replayed, and in time") {
     CHECK(can_move(i));
   change(0, 1, payload);
   CHECK(can_move(0));
-  calls.slots[0]->journal.replay_ns = 2 * MST_NS_PER_S; // as if that took long
+  calls.pool.workers[0]->journal.replay_ns =
+      2 * MST_NS_PER_S; // as if that took long
   CHECK(!can_move(0));
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   CHECK(!can_move(0)); // only the checkpoint has its state
-  calls.slots[1]->journal.keeps = 1;
+  calls.pool.workers[1]->journal.keeps = 1;
   change(1, 1, payload);
   mst_calls_checkpointed(&calls, 1, 1, now_ns);
   CHECK(can_move(1));
@@ -163,7 +160,7 @@ TEST("A worker can move if all that it is can be replayed, and in time") {
   (void)taken();
   answer_as(0, 3, MST_FLAG_RNG | MST_FLAG_STATE); // but for what they leave
   (void)taken();
-  calls.slots[0]->journal.keeps = 1;
+  calls.pool.workers[0]->journal.keeps = 1;
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   CHECK(!can_move(0));
   ask(2);
@@ -215,7 +212,7 @@ TEST("What a worker drew is drawn again by a replay, from its start or its "
 TEST("A worker whose tasks drew before its calls did draws again from its "
      "start, and says so; what it draws from a checkpoint is repeated") {
   run_calls(1);
-  calls.slots[0]->journal.keeps = 1;
+  calls.pool.workers[0]->journal.keeps = 1;
   change(0, 1, payload);
   (void)submit_to(0);
   EXPECT("EXEC 0 #2");
@@ -279,10 +276,8 @@ TEST("A worker without its state says so; one that was launched from its "
   answer_as(0, 2, MST_FLAG_REPLAY);
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   die(1);
-  EXPECT("CLOSE 1");
   mst_calls_checkpoint_ended(&calls, 1, now_ns);
-  tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK_INT(calls.slots[1]->why, MST_WHY_ENDED);
+  CHECK_INT(calls.pool.workers[1]->why, MST_WHY_ENDED);
   finish();
 }

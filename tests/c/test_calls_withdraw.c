@@ -27,8 +27,8 @@ TEST("A task that waits behind a call goes to a worker that is idle") {
   ask_back();
   CHECK_INT(tasks[2]->state, MST_CALL_GIVEN);
   withdrawn(0, 2);
-  CHECK_INT(calls.pool.workers[0].owed, 1);
-  CHECK_INT(calls.pool.workers[0].done, 0); // it has answered nothing
+  CHECK_INT(calls.pool.workers[0]->owed, 1);
+  CHECK_INT(calls.pool.workers[0]->done, 0); // it has answered nothing
   EXPECT("EXEC 1 #2");
   CHECK_INT(tasks[2]->worker, 1);
   answer(1, 2);
@@ -176,7 +176,7 @@ TEST("A task that was cancelled meanwhile goes, and isn't queued") {
   ask_back();
   CHECK_INT(mst_call_cancel(tasks[2], now_ns), 1);
   withdrawn(0, 2);
-  CHECK_INT(calls.pool.workers[0].owed, 1);
+  CHECK_INT(calls.pool.workers[0]->owed, 1);
   EXPECT("");
   answer(0, 1);
   finish();
@@ -201,10 +201,8 @@ TEST("A task that its worker won't begin isn't to blame for the loss") {
   ask_back();
   answer(0, 1);
   die(0);
-  EXPECT("CLOSE 0");
   withdrawn(0, 2); // read before the verdict
-  tick(0);
-  EXPECT("JUDGE 0, TELL 0, PAUSE 0, EXEC 1 #2, LAUNCH 0");
+  EXPECT("JUDGE 0, TELL 0, EXEC 1 #2, LAUNCH 0");
   CHECK_INT(tasks[2]->losses, 0);
   answer(1, 2);
   come_up(0);

@@ -5,9 +5,10 @@
 
 static struct mst_counts counts;
 static struct mst_tally tally = {.counts = &counts};
-static struct mst_mailbox mailboxes[3] = {
-    {.worker = 0}, {.worker = 1}, {.worker = 2}};
-static struct mst_mailbox *const mailbox = &mailboxes[0];
+static struct mst_worker all[3] = {{.mailbox = {.worker = 0}},
+                                       {.mailbox = {.worker = 1}},
+                                       {.mailbox = {.worker = 2}}};
+static struct mst_mailbox *const mailbox = &all[0].mailbox;
 static struct mst_due due;
 static const char caller, other_caller;
 
@@ -91,13 +92,13 @@ static int usable(void *owner, uint32_t worker) {
   (void)owner;
   return takes_calls[worker];
 }
-static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
-  return usable(owner, worker) ? &mailboxes[worker] : NULL;
+static struct mst_worker *open_worker(void *owner, uint32_t worker) {
+  return usable(owner, worker) ? &all[worker] : NULL;
 }
 
 TEST("Each worker has one task before any has a second, the next in turn "
      "first") {
-  const struct mst_takers takers = {3, open_mailbox, usable, NULL, 0};
+  const struct mst_takers takers = {3, open_worker, usable, NULL, 0};
   struct mst_dispatch dispatch = {.turn = 2};
   const uint32_t pinned = 1;
   takes_calls[0] = 0;
@@ -112,18 +113,18 @@ TEST("Each worker has one task before any has a second, the next in turn "
   CHECK_INT(tasks[2]->worker, 2);
   CHECK_INT(tasks[3]->worker, 1);
   CHECK_INT(tasks[4]->state, MST_CALL_QUEUED);
-  CHECK(due.first == &mailboxes[2] && due.last == &mailboxes[1]);
+  CHECK(due.first == &all[2] && due.last == &all[1]);
   CHECK_INT(dispatch.awaited, 1);
   // A worker that has finished one has room for another.
-  (void)mst_mailbox_finish(&mailboxes[1], tasks[1], MST_CALL_DONE, 1);
+  (void)mst_mailbox_finish(&all[1].mailbox, tasks[1], MST_CALL_DONE, 1);
   mst_dispatch_to(&dispatch, &takers, 1, &due);
   CHECK_INT(tasks[4]->worker, 1);
-  CHECK_INT(mailboxes[1].awaited, tasks[4]->id);
+  CHECK_INT(all[1].mailbox.awaited, tasks[4]->id);
   CHECK_INT(dispatch.awaited, 0);
   for (uint32_t i = 1; i < 3; i++) {
-    while (mailboxes[i].first != NULL)
-      (void)mst_mailbox_finish(&mailboxes[i], mailboxes[i].first, MST_CALL_DONE,
-                               2);
+    while (all[i].mailbox.first != NULL)
+      (void)mst_mailbox_finish(&all[i].mailbox, all[i].mailbox.first,
+                               MST_CALL_DONE, 2);
   }
   CHECK_INT(counts.tasks_done, 5);
   mst_dispatch_free(&dispatch);
@@ -131,7 +132,7 @@ TEST("Each worker has one task before any has a second, the next in turn "
 
 TEST("Tasks that no worker will ever take are lost, those of other workers "
      "stay") {
-  const struct mst_takers takers = {2, open_mailbox, usable, NULL, 0};
+  const struct mst_takers takers = {2, open_worker, usable, NULL, 0};
   struct mst_dispatch dispatch = {0};
   const uint32_t pinned = 1;
   struct mst_call *lost = task_of(&dispatch, &pinned, 1);

@@ -10,14 +10,14 @@ TEST("A worker is busy while it owes an answer") {
   tell(MST_EV_SENT, 0);
   tell(MST_EV_SENT, 0);
   CHECK_INT(state_of(0), MST_WORKER_BUSY);
-  CHECK_INT(pool.workers[0].owed, 2);
+  CHECK_INT(pool.workers[0]->owed, 2);
   tell(MST_EV_ANSWERED, 0);
   CHECK_INT(state_of(0), MST_WORKER_BUSY);
   tell(MST_EV_ANSWERED, 0);
   CHECK_INT(state_of(0), MST_WORKER_IDLE);
   tell(MST_EV_ANSWERED, 0); // of a call that nobody owes
-  CHECK_INT(pool.workers[0].owed, 0);
-  CHECK_INT(pool.workers[0].done, 2);
+  CHECK_INT(pool.workers[0]->owed, 0);
+  CHECK_INT(pool.workers[0]->done, 2);
   finish();
 }
 
@@ -32,7 +32,7 @@ TEST("Calls sent before the start or after a stop aren't owed") {
   tell(MST_EV_STOP, 0);
   EXPECT("BYE 0, BYE 1");
   tell(MST_EV_SENT, 0);
-  CHECK_INT(pool.workers[0].owed, 0);
+  CHECK_INT(pool.workers[0]->owed, 0);
   mst_pool_free(&pool);
 }
 
@@ -46,9 +46,9 @@ TEST("A worker whose channel ends is killed at once and lost with its status") {
   CHECK_INT(state_of(1), MST_WORKER_LOST);
   tell_exited(1, MST_EXIT_SIGNAL, SIGSEGV);
   EXPECT("LOST 1");
-  CHECK_INT(pool.workers[1].exit_how, MST_EXIT_SIGNAL);
-  CHECK_INT(pool.workers[1].exit_number, SIGSEGV);
-  CHECK_INT(pool.workers[1].owed, 1);
+  CHECK_INT(pool.workers[1]->exit_how, MST_EXIT_SIGNAL);
+  CHECK_INT(pool.workers[1]->exit_number, SIGSEGV);
+  CHECK_INT(pool.workers[1]->owed, 1);
   CHECK_INT(pool.processes, 1);
   CHECK_INT(state_of(0), MST_WORKER_IDLE);
   tell(MST_EV_SENT, 0); // the others go on
@@ -70,8 +70,8 @@ TEST("Answers in the channel of a worker that ended still count") {
   tell(MST_EV_CLOSED, 0);
   EXPECT("LOST 0");
   tell(MST_EV_ANSWERED, 0);
-  CHECK_INT(pool.workers[0].owed, 1);
-  CHECK_INT(pool.workers[0].done, 2);
+  CHECK_INT(pool.workers[0]->owed, 1);
+  CHECK_INT(pool.workers[0]->done, 2);
   finish();
 }
 
@@ -90,10 +90,10 @@ TEST("A loss of which one sign never comes is told in time") {
   CHECK_INT(wake_ms(), 100 + REAP_MS);
   tick_at(100 + REAP_MS);
   EXPECT("LOST 0");
-  CHECK(!pool.workers[0].exit_known);
+  CHECK(!pool.workers[0]->exit_known);
   tell_exited(0, MST_EXIT_SIGNAL, SIGKILL); // not reported again
   tell(MST_EV_CLOSED, 1);
-  CHECK_INT(pool.workers[0].exit_number, SIGKILL);
+  CHECK_INT(pool.workers[0]->exit_number, SIGKILL);
   finish();
 }
 
@@ -108,7 +108,7 @@ TEST("A loss is reported once, with the first information about its end") {
   tell_forked(0);
   tell(MST_EV_READY, 0);
   tick_at(60000);
-  CHECK_INT(pool.workers[0].exit_number, SIGSEGV);
+  CHECK_INT(pool.workers[0]->exit_number, SIGSEGV);
   finish();
 }
 
@@ -151,9 +151,9 @@ TEST("An end without a status is reported as unknown") {
   tell(MST_EV_CLOSED, 0);
   tell_exited(0, MST_EXIT_UNKNOWN, 9);
   EXPECT("LOST 0");
-  CHECK(pool.workers[0].exit_known);
-  CHECK_INT(pool.workers[0].exit_how, MST_EXIT_UNKNOWN);
-  CHECK_INT(pool.workers[0].exit_number, 0);
+  CHECK(pool.workers[0]->exit_known);
+  CHECK_INT(pool.workers[0]->exit_how, MST_EXIT_UNKNOWN);
+  CHECK_INT(pool.workers[0]->exit_number, 0);
   finish();
 }
 
@@ -188,7 +188,7 @@ TEST("A busy worker may finish for a moment, one that did gets the grace") {
   tick_at(BUSY_MS);
   EXPECT("KILL 0");
   tell_gone(0);
-  CHECK_INT(pool.workers[0].owed, 1);
+  CHECK_INT(pool.workers[0]->owed, 1);
   tick_at(GRACE_MS - 1);
   EXPECT("");
   tick_at(GRACE_MS);
@@ -210,7 +210,7 @@ TEST("A stop gives up on a process that survives a kill") {
   tick_at(GRACE_MS + REAP_MS);
   EXPECT("STOPPED");
   CHECK_INT(state_of(1), MST_WORKER_LOST);
-  CHECK(!pool.workers[1].exit_known);
+  CHECK(!pool.workers[1]->exit_known);
   finish();
 }
 
@@ -238,7 +238,7 @@ TEST("A worker that dies during a stop isn't a loss") {
   EXPECT("");
   tell_exited(0, MST_EXIT_SIGNAL, SIGSEGV);
   EXPECT("STOPPED");
-  CHECK_INT(pool.workers[0].exit_number, SIGSEGV);
+  CHECK_INT(pool.workers[0]->exit_number, SIGSEGV);
   finish();
 }
 
@@ -288,7 +288,7 @@ TEST("A pool that is down ignores everything") {
     tell_number((enum mst_event_kind)kind, 0, 5);
   }
   CHECK_INT(pool.phase, MST_POOL_DOWN);
-  CHECK_INT(pool.workers[0].pid, 100);
+  CHECK_INT(pool.workers[0]->pid, 100);
   finish();
 }
 
@@ -422,10 +422,10 @@ TEST("A pid that would mean a group or every process is ignored") {
   EXPECT("LAUNCH 0");
   tell_number(MST_EV_FORKED, 0, 0);
   tell_number(MST_EV_FORKED, 0, -1);
-  CHECK_INT(pool.workers[0].pid, 0);
+  CHECK_INT(pool.workers[0]->pid, 0);
   tell_number(MST_EV_FORKED, 0, 7);
   tell_number(MST_EV_FORKED, 0, 8);
-  CHECK_INT(pool.workers[0].pid, 7);
+  CHECK_INT(pool.workers[0]->pid, 7);
   finish();
 }
 
@@ -443,7 +443,7 @@ TEST("A launch can't have failed once its worker has a pid or has spoken") {
   tell(MST_EV_SENT, 1);
   tell_number(MST_EV_LAUNCH_FAILED, 1, EAGAIN);
   CHECK_INT(state_of(1), MST_WORKER_BUSY);
-  CHECK(pool.workers[1].awaited);
+  CHECK(pool.workers[1]->awaited);
   finish();
 }
 
@@ -471,7 +471,7 @@ TEST("A kill or goodbye that comes too late is dropped") {
   finish();
 }
 
-TEST("The queue has room for a whole life without a taker") {
+TEST("A whole life without a taker loses no action") {
   enum { COUNT = 3 };
   run_pool(COUNT);
   for (uint32_t i = 0; i < COUNT; i++) {
@@ -479,9 +479,7 @@ TEST("The queue has room for a whole life without a taker") {
   }
   tell(MST_EV_STOP, 0);
   tick_at(REAP_MS);
-  CHECK_INT(pool.action_count, 2 * COUNT + 1);
-  CHECK_INT(pool.action_cap, 3 * COUNT + 2);
-  EXPECT("KILL 0, KILL 1, KILL 2, LOST 0, LOST 1, LOST 2, STOPPED");
+  EXPECT("KILL 0, LOST 0, KILL 1, LOST 1, KILL 2, LOST 2, STOPPED");
   finish();
 }
 
@@ -500,7 +498,7 @@ TEST("Every state has a name") {
 
 TEST("The check finds a pool that contradicts itself") {
   run_pool(2);
-  struct mst_worker *worker = &pool.workers[0];
+  struct mst_worker *worker = pool.workers[0];
   EXPECT_BROKEN(pool.in_flight++, pool.in_flight--);
   EXPECT_BROKEN(pool.processes--, pool.processes++);
   EXPECT_BROKEN(pool.awaited--, pool.awaited++);

@@ -13,7 +13,7 @@ static void tell_forked_again(uint32_t worker) {
 
 TEST("A pool that grows has more lost workers, which RESTART launches") {
   run_pool(2);
-  CHECK_INT(mst_pool_grow(&pool, 2), 0);
+  CHECK_INT(grow(2), 0);
   CHECK_INT(pool.count, 4);
   EXPECT("");
   CHECK_INT(state_of(2), MST_WORKER_LOST);
@@ -23,7 +23,7 @@ TEST("A pool that grows has more lost workers, which RESTART launches") {
   tell(MST_EV_RESTART, 2);
   EXPECT("LAUNCH 2, LAUNCH 3"); // the window of two is free
   for (uint32_t i = 2; i < 4; i++) {
-    CHECK_INT(pool.workers[i].epoch, 1);
+    CHECK_INT(pool.workers[i]->epoch, 1);
     tell_forked_again(i);
     tell(MST_EV_READY, i);
   }
@@ -38,7 +38,7 @@ TEST("A pool that grows has more lost workers, which RESTART launches") {
 
 TEST("A worker that was added and never launched takes no events") {
   run_pool(1);
-  CHECK_INT(mst_pool_grow(&pool, 1), 0);
+  CHECK_INT(grow(1), 0);
   for (int kind = MST_EV_FORKED; kind <= MST_EV_RETIRE; kind++) {
     tell_number((enum mst_event_kind)kind, 1, 5);
   }
@@ -46,7 +46,7 @@ TEST("A worker that was added and never launched takes no events") {
   tell(MST_EV_TICK, 0);
   EXPECT("");
   CHECK_INT(state_of(1), MST_WORKER_LOST);
-  CHECK_INT(pool.workers[1].pid, 0);
+  CHECK_INT(pool.workers[1]->pid, 0);
   tell(MST_EV_STOP, 0);
   EXPECT("BYE 0");
   tell_gone(0);
@@ -54,15 +54,15 @@ TEST("A worker that was added and never launched takes no events") {
   finish();
 }
 
-TEST("Growing keeps what is in the queue, in its order") {
+TEST("Growing keeps what is due, in its order") {
   run_pool(3);
-  struct mst_action action;
+  enum mst_do what;
   tell(MST_EV_CLOSED, 2);
   tell(MST_EV_CLOSED, 0);
-  CHECK_INT(mst_pool_next_action(&pool, &action), 1); // so it begins inside
-  CHECK_INT(action.worker, 2);
+  CHECK_INT(mst_pool_next_due(&pool, &what)->mailbox.worker, 2);
+  CHECK_INT(what, MST_DO_KILL);
   tell(MST_EV_CLOSED, 1);
-  CHECK_INT(mst_pool_grow(&pool, 5), 0);
+  CHECK_INT(grow(5), 0);
   EXPECT("KILL 0, KILL 1");
   for (uint32_t i = 3; i < 8; i++)
     tell(MST_EV_RESTART, i);
@@ -72,15 +72,15 @@ TEST("Growing keeps what is in the queue, in its order") {
 
 TEST("A pool that isn't running, or would be too large, doesn't grow") {
   start(1, 1);
-  CHECK_INT(mst_pool_grow(&pool, 1), -MST_EINPUT);
+  CHECK_INT(grow(1), -MST_EINPUT);
   (void)taken();
   tell(MST_EV_READY, 0);
   EXPECT("STARTED");
-  CHECK_INT(mst_pool_grow(&pool, UINT32_MAX), -MST_EINPUT);
-  CHECK_INT(mst_pool_grow(&pool, 0), 0);
+  CHECK_INT(grow(UINT32_MAX), -MST_EINPUT);
+  CHECK_INT(grow(0), 0);
   CHECK_INT(pool.count, 1);
   tell(MST_EV_STOP, 0);
-  CHECK_INT(mst_pool_grow(&pool, 1), -MST_EINPUT);
+  CHECK_INT(grow(1), -MST_EINPUT);
   EXPECT("BYE 0");
   mst_pool_free(&pool);
 }
@@ -90,13 +90,13 @@ TEST("A pool without memory to grow stays unchanged") {
   tell(MST_EV_CLOSED, 1);
   for (int nth = 1; nth <= 2; nth++) {
     (void)mst_fault_arm("pool.alloc", nth, ENOMEM);
-    CHECK_INT(mst_pool_grow(&pool, 4), -MST_EMEM);
+    CHECK_INT(grow(4), -MST_EMEM);
     CHECK_INT(pool.count, 2);
     CHECK(mst_pool_check(&pool) == NULL);
   }
   (void)mst_fault_arm("pool.alloc", 0, 0);
   EXPECT("KILL 1");
-  CHECK_INT(mst_pool_grow(&pool, 4), 0);
+  CHECK_INT(grow(4), 0);
   mst_pool_free(&pool);
 }
 
@@ -107,7 +107,7 @@ TEST("The check finds restarts that contradict themselves") {
   tell_gone(0);
   tell(MST_EV_RESTART, 0);
   EXPECT("LOST 0, LAUNCH 0");
-  struct mst_worker *worker = &pool.workers[0];
+  struct mst_worker *worker = pool.workers[0];
   EXPECT_BROKEN(pool.in_flight = 0, pool.in_flight = 1);
   EXPECT_BROKEN(pool.window = 0, pool.window = 2);
   EXPECT_BROKEN(pool.again = 1, pool.again = 0);
@@ -129,10 +129,11 @@ TEST("The check finds a worker that should come back without a loss") {
   run_pool(2);
   tell_gone(0);
   EXPECT("LOST 0");
-  CHECK_INT(mst_pool_grow(&pool, 1), 0);
+  CHECK_INT(grow(1), 0);
   tell(MST_EV_RESTART, 0);
-  EXPECT_BROKEN(pool.workers[0].again = 0, pool.workers[0].again = 1);
-  EXPECT_BROKEN(pool.workers[2].lost_given = 0, pool.workers[2].lost_given = 1);
+  EXPECT_BROKEN(pool.workers[0]->again = 0, pool.workers[0]->again = 1);
+  EXPECT_BROKEN(pool.workers[2]->lost_given = 0,
+                pool.workers[2]->lost_given = 1);
   EXPECT_BROKEN(pool.phase = MST_POOL_STOPPING, pool.phase = MST_POOL_RUNNING);
   mst_pool_free(&pool);
 }

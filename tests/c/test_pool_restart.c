@@ -36,14 +36,13 @@ TEST("A restarted worker begins anew, one epoch further on") {
   tell(MST_EV_RESTART, 0);
   CHECK_INT(pool.again, 1);
   EXPECT("LAUNCH 0");
-  const struct mst_worker *worker = &pool.workers[0];
+  const struct mst_worker *worker = pool.workers[0];
   CHECK_INT(worker->state, MST_WORKER_RESTARTING);
   CHECK_INT(worker->epoch, 1);
   CHECK_INT(worker->pid, 0);
   CHECK_INT(worker->owed, 0); // the caller sends it again
   CHECK_INT(worker->done, 1); // counts all incarnations
-  CHECK(worker->awaited && worker->channel &&
-        !worker->exit_known);
+  CHECK(worker->awaited && worker->channel && !worker->exit_known);
   CHECK(!worker->killed && !worker->lost_given && !worker->again);
   CHECK_INT(pool.again, 0);
   CHECK_INT(pool.in_flight, 1);
@@ -76,7 +75,7 @@ TEST("A worker comes back whenever a restart is requested") {
     EXPECT("LOST 0");
     tell(MST_EV_RESTART, 0);
     EXPECT("LAUNCH 0");
-    CHECK_INT(pool.workers[0].epoch, epoch);
+    CHECK_INT(pool.workers[0]->epoch, epoch);
     tell_forked_again(0);
     tell(MST_EV_READY, 0);
     EXPECT("RESTARTED 0");
@@ -106,7 +105,7 @@ TEST("A restart is requested after LOST, and makes one incarnation") {
   tell(MST_EV_READY, 0);
   EXPECT("RESTARTED 0");
   tell(MST_EV_RESTART, 0);
-  CHECK_INT(pool.workers[0].epoch, 1);
+  CHECK_INT(pool.workers[0]->epoch, 1);
   finish();
 }
 
@@ -150,7 +149,7 @@ TEST("The window holds for restarts, in the order of workers") {
   EXPECT("");
   tell(MST_EV_READY, 3);
   EXPECT("RESTARTED 3, LAUNCH 2");
-  CHECK_INT(pool.workers[2].epoch, 2);
+  CHECK_INT(pool.workers[2]->epoch, 2);
   mst_pool_free(&pool);
 }
 
@@ -229,10 +228,10 @@ TEST("An earlier incarnation's unreaped process isn't waited for") {
 TEST("FORKED gives the pid of a restarting worker, once") {
   back_in_line(1);
   tell_number(MST_EV_FORKED, 0, -1);
-  CHECK_INT(pool.workers[0].pid, 0);
+  CHECK_INT(pool.workers[0]->pid, 0);
   tell_forked_again(0);
   tell_forked(0);
-  CHECK_INT(pool.workers[0].pid, 200);
+  CHECK_INT(pool.workers[0]->pid, 200);
   CHECK_INT(state_of(0), MST_WORKER_RESTARTING);
   finish();
 }
@@ -242,9 +241,9 @@ TEST("LAUNCH_FAILED makes a restarting worker lost, and says why") {
   tell_number(MST_EV_LAUNCH_FAILED, 0, EMFILE);
   EXPECT("LOST 0");
   CHECK_INT(state_of(0), MST_WORKER_LOST);
-  CHECK(pool.workers[0].exit_known);
-  CHECK_INT(pool.workers[0].exit_how, MST_EXIT_NONE);
-  CHECK_INT(pool.workers[0].exit_number, EMFILE);
+  CHECK(pool.workers[0]->exit_known);
+  CHECK_INT(pool.workers[0]->exit_how, MST_EXIT_NONE);
+  CHECK_INT(pool.workers[0]->exit_number, EMFILE);
   CHECK_INT(pool.fail, MST_FAIL_NONE);
   CHECK_INT(pool.awaited, 0);
   tell(MST_EV_RESTART, 0);
@@ -258,9 +257,9 @@ TEST("LAUNCH_FAILED after the channel's end says why a restart was lost") {
   EXPECT("");
   tell_number(MST_EV_LAUNCH_FAILED, 0, ENOMEM);
   EXPECT("LOST 0");
-  CHECK_INT(pool.workers[0].exit_number, ENOMEM);
+  CHECK_INT(pool.workers[0]->exit_number, ENOMEM);
   tell_number(MST_EV_LAUNCH_FAILED, 0, EAGAIN); // again
-  CHECK_INT(pool.workers[0].exit_number, ENOMEM);
+  CHECK_INT(pool.workers[0]->exit_number, ENOMEM);
   finish();
 }
 
@@ -322,8 +321,8 @@ TEST("Nothing is sent to a restarting worker, and no answer comes from it") {
   back_in_line(1);
   tell(MST_EV_SENT, 0);
   tell(MST_EV_ANSWERED, 0);
-  CHECK_INT(pool.workers[0].owed, 0);
-  CHECK_INT(pool.workers[0].done, 0);
+  CHECK_INT(pool.workers[0]->owed, 0);
+  CHECK_INT(pool.workers[0]->done, 0);
   finish();
 }
 
@@ -361,7 +360,7 @@ TEST("A silent worker is lost and killed, whatever it does") {
     CHECK_INT(state_of(i), MST_WORKER_LOST);
   }
   EXPECT("KILL 0, KILL 1, KILL 2");
-  CHECK_INT(pool.workers[1].owed, 1);
+  CHECK_INT(pool.workers[1]->owed, 1);
   CHECK(wake_ms() <= 100 + NEWS_MS);
   tell(MST_EV_SILENT, 0); // lost
   lose_worker(1);
@@ -388,7 +387,7 @@ TEST("An answer that was read before a silent worker was given still counts") {
   tell(MST_EV_SILENT, 0);
   EXPECT("KILL 0");
   tell(MST_EV_ANSWERED, 0);
-  CHECK_INT(pool.workers[0].owed, 1);
+  CHECK_INT(pool.workers[0]->owed, 1);
   CHECK_INT(state_of(0), MST_WORKER_LOST);
   finish();
 }
@@ -448,7 +447,7 @@ TEST("A lost worker that waits for its turn and is retired doesn't come back") {
   CHECK_INT(pool.again, 0);
   EXPECT("LOST 0");
   CHECK_INT(state_of(0), MST_WORKER_LOST);
-  CHECK_INT(pool.workers[0].epoch, 0);
+  CHECK_INT(pool.workers[0]->epoch, 0);
   finish();
 }
 
@@ -540,7 +539,7 @@ TEST("RESTARTED isn't reported for a worker that is lost again before it is "
   mst_pool_free(&pool);
 }
 
-TEST("The queue has room for a whole later life without a taker") {
+TEST("A whole later life without a taker loses no action") {
   enum { COUNT = 3 };
   run_pool(COUNT);
   for (uint32_t i = 0; i < COUNT; i++) {
@@ -555,7 +554,6 @@ TEST("The queue has room for a whole later life without a taker") {
   }
   tell(MST_EV_STOP, 0);
   tick_at(REAP_MS);
-  CHECK_INT(pool.action_count, 3 * COUNT + 1);
-  EXPECT("KILL 0, KILL 1, KILL 2, LOST 0, LOST 1, LOST 2, STOPPED");
+  EXPECT("KILL 0, LOST 0, KILL 1, LOST 1, KILL 2, LOST 2, STOPPED");
   finish();
 }

@@ -17,7 +17,7 @@ TEST("A pool without memory says so and keeps nothing") {
   for (int nth = 1; nth <= 2; nth++) {
     (void)mst_fault_arm("pool.alloc", nth, ENOMEM);
     CHECK_INT(mst_pool_init(&pool, 4, 2), -MST_EMEM);
-    CHECK(pool.workers == NULL && pool.actions == NULL);
+    CHECK(pool.workers == NULL);
   }
   (void)mst_fault_arm("pool.alloc", 0, 0);
 }
@@ -86,7 +86,7 @@ TEST("A worker that is ready before the news of its fork counts") {
   CHECK_INT(pool.processes, 0);
   tell_forked(0);
   CHECK_INT(pool.processes, 1);
-  CHECK_INT(pool.workers[0].pid, 100);
+  CHECK_INT(pool.workers[0]->pid, 100);
   finish();
 }
 
@@ -107,7 +107,7 @@ TEST("A failed launch takes the others down before the start has failed") {
   CHECK_INT(pool.fail_number, EAGAIN);
   CHECK_INT(state_of(0), MST_WORKER_STOPPED);
   CHECK_INT(state_of(1), MST_WORKER_LOST);
-  CHECK_INT(pool.workers[1].exit_how, MST_EXIT_NONE);
+  CHECK_INT(pool.workers[1]->exit_how, MST_EXIT_NONE);
   finish();
 }
 
@@ -134,9 +134,7 @@ TEST("A take-down waits for launches in flight and kills what they bring") {
 
 TEST("A launch that wasn't taken yet is dropped after a failure") {
   start(3, 3);
-  struct mst_action action;
-  CHECK_INT(mst_pool_next_action(&pool, &action), 1);
-  CHECK_INT(action.kind, MST_DO_LAUNCH);
+  CHECK(mst_pool_next_launch(&pool) == pool.workers[0]);
   tell_number(MST_EV_LAUNCH_FAILED, 0, EAGAIN);
   EXPECT("START_FAILED");
   CHECK_INT(state_of(1), MST_WORKER_NONE);
@@ -189,8 +187,8 @@ TEST("A worker that ends before it is ready fails the start, with its status") {
   tell_exited(0, MST_EXIT_CODE, 3);
   EXPECT("START_FAILED");
   CHECK_INT(pool.fail, MST_FAIL_EXITED);
-  CHECK(pool.workers[0].exit_known);
-  CHECK_INT(pool.workers[0].exit_number, 3);
+  CHECK(pool.workers[0]->exit_known);
+  CHECK_INT(pool.workers[0]->exit_number, 3);
   finish();
 }
 
@@ -230,7 +228,7 @@ TEST("A worker's last words are waited for if its end was heard first") {
   now_ms = 1000;
   tell_exited(0, MST_EXIT_CODE, 1);
   EXPECT("");
-  CHECK(!pool.workers[0].killed);
+  CHECK(!pool.workers[0]->killed);
   CHECK_INT(wake_ms(), 1000 + NEWS_MS);
   tell(MST_EV_SETUP_FAILED, 0);
   EXPECT("START_FAILED");
@@ -310,8 +308,8 @@ TEST("A launch without an answer is given up") {
   EXPECT("");
   tick_at(DEADLINE_MS + REAP_MS);
   EXPECT("START_FAILED");
-  CHECK(!pool.workers[0].exit_known);
-  CHECK_INT(pool.workers[0].exit_how, MST_EXIT_UNKNOWN);
+  CHECK(!pool.workers[0]->exit_known);
+  CHECK_INT(pool.workers[0]->exit_how, MST_EXIT_UNKNOWN);
   tell_forked(0); // too late for anybody
   finish();
 }

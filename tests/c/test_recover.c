@@ -9,33 +9,46 @@
 
 static struct mst_counts counts;
 static struct mst_tally tally = {.counts = &counts};
-static struct mst_slot slot;
+static struct mst_worker worker;
 static const struct mst_heal_policy policy = {
     .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
-static const struct mst_worker killed = {.pid = 7,
-                                         .exit_known = 1,
-                                         .exit_how = MST_EXIT_SIGNAL,
-                                         .exit_number = SIGKILL,
-                                         .lost_ns = 5 * MST_NS_PER_S};
 static const struct mst_judged nothing;
 
 static struct mst_call *call_of(int sent) {
   struct mst_call *call = mst_call_new(&tally, NULL);
   CHECK(call != NULL);
-  mst_mailbox_expect(&slot.mailbox, NULL);
-  mst_mailbox_add(&slot.mailbox, call);
+  mst_mailbox_expect(&worker.mailbox, NULL);
+  mst_mailbox_add(&worker.mailbox, call);
   call->sent = (uint8_t)sent;
   return call;
 }
 
-static struct mst_verdict judge(void) {
-  return mst_recover_judge(&slot, &killed, &policy, &nothing, 0, 6);
+// ended: how its incarnation ended.
+static void ended(uint32_t pid, enum mst_exit how, int32_t number) {
+  worker.pid = pid;
+  worker.exit_known = 1;
+  worker.exit_how = how;
+  worker.exit_number = number;
+  worker.lost_ns = 5 * MST_NS_PER_S;
+}
+
+static struct mst_verdict judged(const struct mst_judged *known) {
+  ended(7, MST_EXIT_SIGNAL, SIGKILL);
+  return mst_recover_judge(&worker, &policy, known, 0, 6);
+}
+
+static struct mst_verdict judge(void) { return judged(&nothing); }
+
+// judge_stopped: in a cluster that is stopped.
+static struct mst_verdict judge_stopped(const struct mst_judged *known) {
+  ended(7, MST_EXIT_SIGNAL, SIGKILL);
+  return mst_recover_judge(&worker, &policy, known, 1, 6);
 }
 
 static void end(void) {
-  (void)mst_mailbox_forget(&slot.mailbox, NULL);
-  (void)mst_mailbox_drop_cancelled(&slot.mailbox, 1);
-  mst_slot_forget_why(&slot);
+  (void)mst_mailbox_forget(&worker.mailbox, NULL);
+  (void)mst_mailbox_drop_cancelled(&worker.mailbox, 1);
+  mst_worker_forget_why(&worker);
 }
 
 TEST("A call that kills its worker is retried, then it is poison") {
@@ -57,10 +70,10 @@ TEST("Neither an unsent call nor one behind a cancelled one is blamed") {
   first->sent = 1;
   struct mst_call *second = call_of(1);
   first->cancelled = 1;
-  slot.mailbox.unread--;
+  worker.mailbox.unread--;
   CHECK_INT(judge().attempts, 0);
   CHECK_INT(second->losses, 0);
-  CHECK(!second->cancelled && slot.mailbox.first == first); // as it was
+  CHECK(!second->cancelled && worker.mailbox.first == first); // as it was
   end();
 }
 
@@ -77,49 +90,48 @@ TEST("A call that took too long ends as a timeout, and the next one has its "
 TEST("A worker whose state can't be restored is given up at once, with the "
      "reason") {
   (void)call_of(1);
-  slot.journal.incomplete = MST_INCOMPLETE_ENDED;
+  worker.journal.incomplete = MST_INCOMPLETE_ENDED;
   const struct mst_verdict verdict = judge();
   CHECK_INT(verdict.how, MST_RECOVER_GIVE_UP);
   CHECK_INT(verdict.why, MST_WHY_ENDED);
-  CHECK_INT(slot.why, MST_WHY_NONE); // so the call's own loss doesn't say it
+  CHECK_INT(worker.why, MST_WHY_NONE); // so the call's own loss doesn't say it
   end();
 }
 
 TEST("A launch that lacked a resource is retried later, but not forever") {
-  const struct mst_worker none = {
-      .exit_known = 1, .exit_how = MST_EXIT_NONE, .exit_number = EMFILE};
+  ended(0, MST_EXIT_NONE, EMFILE);
   struct mst_verdict verdict =
-      mst_recover_judge(&slot, &none, &policy, &nothing, 0, 6);
+      mst_recover_judge(&worker, &policy, &nothing, 0, 6);
   CHECK_INT(verdict.how, MST_RECOVER_LATER);
-  CHECK_INT(slot.sys_errno, EMFILE);
-  slot.launches = MST_SHORT_TRIES;
-  verdict = mst_recover_judge(&slot, &none, &policy, &nothing, 0, 6);
+  CHECK_INT(worker.sys_errno, EMFILE);
+  worker.launches = MST_SHORT_TRIES;
+  verdict = mst_recover_judge(&worker, &policy, &nothing, 0, 6);
   CHECK_INT(verdict.how, MST_RECOVER_GIVE_UP);
   CHECK_INT(verdict.why, MST_WHY_SHORT);
   // A worker's message that it couldn't get the resource counts the same.
-  slot.launches = 0;
+  worker.launches = 0;
   const struct mst_judged said = {.sys_errno = ENOMEM};
-  verdict = mst_recover_judge(&slot, &killed, &policy, &said, 0, 6);
+  verdict = judged(&said);
   CHECK_INT(verdict.how, MST_RECOVER_LATER);
-  CHECK_INT(slot.sys_errno, ENOMEM);
+  CHECK_INT(worker.sys_errno, ENOMEM);
   CHECK_INT(judge().how, MST_RECOVER_NOW); // the next one was there
-  CHECK_INT(slot.sys_errno, 0);
+  CHECK_INT(worker.sys_errno, 0);
 }
 
 TEST("The killer is muster, if it has said why; the kernel; or unknown") {
   const struct mst_judged oom = {.oom = 1};
-  (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
-  CHECK(slot.oom && !slot.ours);
+  (void)judge_stopped(&oom);
+  CHECK(worker.oom && !worker.ours);
   struct mst_call *call = call_of(1);
   call->timed_out = 1;
   // Somebody else may kill a worker whose cancelled call goes on: muster says what its watch said.
-  slot.cancel = call->id;
-  (void)mst_recover_judge(&slot, &killed, &policy, &nothing, 1, 6);
-  CHECK(!slot.ours);
-  slot.deaf = call->id;
-  (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
-  CHECK(!slot.oom && slot.ours);
-  CHECK_INT(slot.why, MST_WHY_INTERRUPT);
+  worker.cancel = call->id;
+  (void)judge_stopped(&nothing);
+  CHECK(!worker.ours);
+  worker.deaf = call->id;
+  (void)judge_stopped(&oom);
+  CHECK(!worker.oom && worker.ours);
+  CHECK_INT(worker.why, MST_WHY_INTERRUPT);
   end();
 }
 
@@ -127,10 +139,10 @@ TEST("Without healing, or during a stop, nothing is reported and nothing "
      "retried") {
   const struct mst_heal_policy off = {.heartbeat_ns = INT64_MAX};
   const struct mst_call *call = call_of(1);
-  CHECK_INT(mst_recover_judge(&slot, &killed, &off, &nothing, 0, 6).how,
+  ended(7, MST_EXIT_SIGNAL, SIGKILL);
+  CHECK_INT(mst_recover_judge(&worker, &off, &nothing, 0, 6).how,
             MST_RECOVER_LEAVE);
-  CHECK_INT(mst_recover_judge(&slot, &killed, &policy, &nothing, 1, 6).how,
-            MST_RECOVER_LEAVE);
+  CHECK_INT(judge_stopped(&nothing).how, MST_RECOVER_LEAVE);
   CHECK_INT(call->losses, 0);
   end();
 }

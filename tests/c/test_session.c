@@ -298,7 +298,7 @@ static void take_done(void) {
 // kill_one ends a worker that has something to do, as a crash would.
 static void kill_one(const struct mst_cluster *cluster, uint64_t *random) {
   const uint32_t worker = (uint32_t)mst_random_below(random, WORKERS);
-  if (cluster->calls.slots[worker]->mailbox.first == NULL) return;
+  if (cluster->calls.pool.workers[worker]->mailbox.first == NULL) return;
   for (uint32_t i = maker.count; i-- > 0;) {
     if (maker.hands[i].of.worker != worker) continue;
     end_hand(&maker.hands[i]);
@@ -438,7 +438,7 @@ static uint32_t count_state(const struct mst_cluster *cluster,
                             enum mst_worker_state state) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
-    n += cluster->calls.pool.workers[i].state == state;
+    n += cluster->calls.pool.workers[i]->state == state;
   return n;
 }
 
@@ -478,8 +478,8 @@ TEST("A cluster stops at once though workers are pending") {
   struct mst_cluster *cluster = start_with(2);
   mst_cluster_stop(cluster);
   CHECK_INT(mst_session_run(&session, 0, NULL), 0);
-  CHECK(!cluster->calls.pool.workers[WORKERS].awaited);
-  CHECK(!cluster->calls.pool.workers[WORKERS + 1].awaited);
+  CHECK(!cluster->calls.pool.workers[WORKERS]->awaited);
+  CHECK(!cluster->calls.pool.workers[WORKERS + 1]->awaited);
   stop_cluster(cluster);
 }
 
@@ -494,7 +494,7 @@ static void release_far(struct mst_host *host) {
 TEST("A host from which nothing is heard while its cluster stops is left") {
   struct mst_host far = {.name = "far", .release = release_far};
   struct mst_cluster *cluster = start_cluster();
-  struct mst_slot *slot = cluster->peers[0]->slot;
+  struct mst_worker *slot = cluster->peers[0]->worker;
   for (uint32_t i = 0; i < WORKERS; i++)
     cluster->peers[i]->host = &far;
   releases = 0;
@@ -526,8 +526,8 @@ TEST("A host from which nothing is heard while its cluster stops is left") {
 TEST("Pending workers whose launcher won't come are given up") {
   struct mst_cluster *cluster = start_with(2);
   mst_cluster_give_up(cluster, &cluster->groups[1]);
-  while (!cluster->peers[WORKERS]->slot->dead ||
-         !cluster->peers[WORKERS + 1]->slot->dead)
+  while (!cluster->peers[WORKERS]->worker->dead ||
+         !cluster->peers[WORKERS + 1]->worker->dead)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
   // Another may come after all.
   mst_cluster_adopt(cluster, &cluster->groups[1], &maker.launcher);

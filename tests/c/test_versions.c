@@ -118,7 +118,7 @@ static enum mst_why start(void) {
     CHECK_INT(mst_session_run(&session, 10, NULL), 0);
     answer_setup();
   }
-  const enum mst_why why = cluster->calls.slots[0]->why;
+  const enum mst_why why = cluster->calls.pool.workers[0]->why;
   CHECK_INT(cluster->started, why == MST_WHY_NONE);
   if (cluster->started) mst_cluster_stop(cluster);
   while (cluster->started && !cluster->stopped) {

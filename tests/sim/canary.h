@@ -12,7 +12,7 @@
 
 static inline void canary_restart_early(struct mst_pool *pool) {
   for (uint32_t i = 0; i < pool->count; i++) {
-    struct mst_worker *worker = &pool->workers[i];
+    struct mst_worker *worker = pool->workers[i];
     if (worker->state != MST_WORKER_LOST || worker->lost_given) continue;
     if (pool->phase != MST_POOL_RUNNING) continue;
     worker->lost_given = worker->again = 1;

@@ -248,7 +248,7 @@ void ex_cancel(struct ex *ex, uint8_t index);
 void ex_forget(struct ex *ex, uint8_t index);
 void ex_stop(struct ex *ex);
 int ex_of_verb(const struct ex *ex, uint8_t i, uint8_t index);
-void ex_act(struct ex *ex, const struct mst_calls_action *action);
+void ex_act(struct ex *ex, const struct mst_action *action);
 uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload);
 
 // ---- judgement
@@ -263,7 +263,7 @@ void ex_settled(struct ex *ex);
 // ex_judge_sent checks that a worker may be sent this call now; ex_judge_loss checks the verdict on
 // a loss.
 void ex_judge_sent(struct ex *ex, uint32_t worker,
-                   const struct mst_calls_action *action);
+                   const struct mst_action *action);
 void ex_judge_loss(struct ex *ex, uint32_t worker);
 // ex_is_quiet tells whether no event happens by itself any more.
 int ex_is_quiet(const struct ex_event *events, uint32_t count);

@@ -65,50 +65,53 @@ static void mix_call(uint64_t *hash, const struct mst_call *call) {
 }
 
 static void mix_mailbox(uint64_t *hash, const struct ex *ex,
-                        const struct mst_slot *slot) {
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+                        const struct mst_worker *record) {
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
-    mix(hash, at == slot->mailbox.next_sent);
+    mix(hash, at == record->mailbox.next_sent);
     mix_call(hash, at);
   }
-  mix(hash, slot->mailbox.count);
-  mix(hash, slot->mailbox.last != NULL &&
-                slot->mailbox.last->id == slot->mailbox.withdraw);
-  mix(hash, slot->mailbox.first != NULL &&
-                slot->mailbox.first->id == slot->mailbox.slow);
-  for (const struct mst_call *at = slot->mailbox.answers; at != NULL;
+  mix(hash, record->mailbox.count);
+  mix(hash, record->mailbox.last != NULL &&
+                record->mailbox.last->id == record->mailbox.withdraw);
+  mix(hash, record->mailbox.first != NULL &&
+                record->mailbox.first->id == record->mailbox.slow);
+  for (const struct mst_call *at = record->mailbox.answers; at != NULL;
        at = at->next)
     mix_call(hash, at);
-  mix(hash, slot->mailbox.unread);
-  mix(hash, slot->mailbox.mixed);
-  mix(hash, (uint64_t)slot->dead << 8 | (uint64_t)slot->to_heal << 7 |
-                (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
-                (uint64_t)slot->alone << 9 | (uint64_t)slot->replaying << 2 |
-                (uint64_t)slot->oom << 1 | slot->ours);
-  mix(hash, (uint64_t)slot->trims << 2 | (uint64_t)slot->moves << 1 |
-                (slot->why != MST_WHY_NONE));
-  mix(hash, slot->heal.deaths);
-  mix(hash, slot->heal.row);
-  mix(hash, (uint64_t)slot->journal.checkpoint << 4 |
-                (uint64_t)slot->journal.asking << 3 |
-                (uint64_t)slot->journal.incomplete << 1 |
-                slot->from_checkpoint);
-  mix(hash, slot->journal.pause);
-  mix(hash, (uint64_t)slot->journal.past.count << 1 | slot->journal.past.lost);
-  if (slot->heal.deaths > 0) mix_time(hash, ex, slot->heal.first_ns);
-  mix(hash, (uint64_t)(int64_t)slot->sys_errno);
-  mix(hash, slot->launches);
-  mix_time(hash, ex, slot->launch_ns);
-  mix(hash, slot->replay_left);
+  mix(hash, record->mailbox.unread);
+  mix(hash, record->mailbox.mixed);
+  mix(hash, (uint64_t)record->dead << 8 | (uint64_t)record->to_heal << 7 |
+                (uint64_t)record->resuming << 6 |
+                (uint64_t)!record->channel << 5 | (uint64_t)record->alone << 9 |
+                (uint64_t)record->replaying << 2 | (uint64_t)record->oom << 1 |
+                record->ours);
+  mix(hash, (uint64_t)record->trims << 2 | (uint64_t)record->moves << 1 |
+                (record->why != MST_WHY_NONE));
+  mix(hash, record->heal.deaths);
+  mix(hash, record->heal.row);
+  mix(hash, (uint64_t)record->journal.checkpoint << 4 |
+                (uint64_t)record->journal.asking << 3 |
+                (uint64_t)record->journal.incomplete << 1 |
+                record->from_checkpoint);
+  mix(hash, record->journal.pause);
   mix(hash,
-      slot->mailbox.first != NULL && slot->cancel == slot->mailbox.first->id);
-  if (slot->mailbox.first != NULL && slot->cancel == slot->mailbox.first->id) {
-    mix_time(hash, ex, slot->cancel_ns);
+      (uint64_t)record->journal.past.count << 1 | record->journal.past.lost);
+  if (record->heal.deaths > 0) mix_time(hash, ex, record->heal.first_ns);
+  mix(hash, (uint64_t)(int64_t)record->sys_errno);
+  mix(hash, record->launches);
+  mix_time(hash, ex, record->launch_ns);
+  mix(hash, record->replay_left);
+  mix(hash, record->mailbox.first != NULL &&
+                record->cancel == record->mailbox.first->id);
+  if (record->mailbox.first != NULL &&
+      record->cancel == record->mailbox.first->id) {
+    mix_time(hash, ex, record->cancel_ns);
   }
-  for (const struct mst_entry *at = slot->journal.first; at != NULL;
+  for (const struct mst_entry *at = record->journal.first; at != NULL;
        at = at->next) {
     mix(hash, ex_call_of(ex, at->payload));
-    mix(hash, at == slot->replayed);
+    mix(hash, at == record->replayed);
     mix(hash, (uint64_t)at->covered << 1 | at->failed);
   }
 }
@@ -157,8 +160,8 @@ uint64_t ex_hash(const struct ex *ex) {
   mix_world(&hash, ex);
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
     mix_process(&hash, &ex->processes[i]);
-    mix_worker(&hash, ex, &core->pool.workers[i]);
-    mix_mailbox(&hash, ex, core->slots[i]);
+    mix_worker(&hash, ex, core->pool.workers[i]);
+    mix_mailbox(&hash, ex, core->pool.workers[i]);
   }
   mix(&hash, (uint64_t)core->pool.phase);
   mix(&hash, core->dispatch.turn % EX_WORKERS);

@@ -11,7 +11,7 @@
 #include "explore.h"
 
 static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
-  return &ex->core.pool.workers[w];
+  return ex->core.pool.workers[w];
 }
 
 void ex_fail(struct ex *ex, const char *format, ...) {
@@ -62,14 +62,14 @@ static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
 
 // judge_turn: a verb's calls go in the order in which they were made; queued tasks do, too.
 static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   for (uint8_t i = 0; i < call; i++) {
     if (ex->calls[i].handed_back) continue; // others may be in mailboxes by now
     if (is_queued(ex, i) && is_for(ex, i, worker) && ex->asks[call].is_task) {
       ex_fail(ex, "task %u is sent before task %u", call, i);
     }
   }
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
     const uint8_t other =
         at->payload == NULL ? EX_CALLS : ex_call_of(ex, at->payload);
@@ -103,7 +103,7 @@ static void judge_results(struct ex *ex, uint32_t worker, uint8_t call) {
 }
 
 void ex_judge_sent(struct ex *ex, uint32_t worker,
-                   const struct mst_calls_action *action) {
+                   const struct mst_action *action) {
   struct ex_process *process = &ex->processes[worker];
   const uint8_t call = ex_call_of(ex, action->payload);
   if (call == EX_CALLS || !ex->calls[call].asked) {
@@ -162,7 +162,7 @@ static uint8_t limit_of(const struct ex *ex, uint8_t call) {
 // blamed_of gives the call that the process was evaluating when it ended, as far as its answers
 // tell; EX_CALLS if none. It may have been making a checkpoint before that call.
 static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   const struct ex_process *process = &ex->processes[worker];
   uint32_t at = 0;
   while (at < process->in_count && process->in[at].checkpoint)
@@ -170,15 +170,16 @@ static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   if (at == process->in_count) return EX_CALLS;
   const struct ex_frame *frame = &process->in[at];
   if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
-  if (slot->mailbox.first != NULL && slot->mailbox.first->timed_out)
+  if (record->mailbox.first != NULL && record->mailbox.first->timed_out)
     return EX_CALLS;
   return frame->call;
 }
 
 static int is_poison(const struct ex *ex, uint8_t call) {
   const struct mst_call *task = ex->calls[call].task;
-  const struct mst_slot *slot = ex->core.slots[ex->calls[call].mailbox - 1];
-  const struct mst_call *at = task != NULL ? task : slot->mailbox.answers;
+  const struct mst_worker *record =
+      ex->core.pool.workers[ex->calls[call].mailbox - 1];
+  const struct mst_call *at = task != NULL ? task : record->mailbox.answers;
   while (task == NULL && at != NULL && at->tag != call)
     at = at->next;
   return at != NULL && at->state == MST_CALL_LOST && at->loss != NULL &&
@@ -186,18 +187,18 @@ static int is_poison(const struct ex *ex, uint8_t call) {
 }
 
 void ex_judge_loss(struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   const struct mst_worker *state = worker_of(ex, worker);
   const struct mst_judged judged = {.oom = ex->plan->oom};
-  const int heals = ex->core.policy.on && !slot->dead && !is_short(state) &&
+  const int heals = ex->core.policy.on && !record->dead && !is_short(state) &&
                     ex->core.pool.phase == MST_POOL_RUNNING &&
                     state->stop_ns == EX_NEVER;
-  const int was_dead = slot->dead;
+  const int was_dead = record->dead;
   const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;
-  const int last_try = slot->launches >= MST_SHORT_TRIES;
+  const int last_try = record->launches >= MST_SHORT_TRIES;
   if (heals && call == EX_CALLS) ex->deaths[worker]++;
   mst_calls_judged(&ex->core, worker, &judged, ex->now_ns);
-  if (slot->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
+  if (record->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
       !ex->stopping && !last_try && ex->deaths[worker] <= MST_HEAL_DEATHS) {
     ex_fail(ex, "worker %u is given up", worker);
   }
@@ -212,20 +213,20 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
 // ---- a core without actions
 
 static void settled_mailbox(struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   const struct ex_process *process = &ex->processes[worker];
   uint32_t sent = 0, there = 0, passed = 0;
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
     sent += at->sent;
     passed += at->id == process->withdrawn;
   }
   for (uint32_t i = 0; i < process->in_count; i++)
     there += !process->in[i].replay && !process->in[i].checkpoint;
-  if (slot->mailbox.due) ex_fail(ex, "worker %u has something to do", worker);
-  if (!mst_calls_is_up(&ex->core, slot)) return;
+  if (record->due) ex_fail(ex, "worker %u has something to do", worker);
+  if (!mst_worker_is_up(record)) return;
   const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;
-  if (sent != slot->mailbox.count && !asked_to_end && !ex->stopping) {
+  if (sent != record->mailbox.count && !asked_to_end && !ex->stopping) {
     ex_fail(ex, "calls of worker %u aren't sent", worker);
   }
   if (worker_of(ex, worker)->owed != sent) {
@@ -238,11 +239,11 @@ static void settled_mailbox(struct ex *ex, uint32_t worker) {
 }
 
 static int has_room(const struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
-  return mst_calls_is_up(&ex->core, slot) && !slot->dead &&
-         slot->mailbox.count < MST_TASK_DEPTH &&
-         (slot->mailbox.first == NULL ||
-          slot->mailbox.first->id != slot->mailbox.slow) &&
+  const struct mst_worker *record = ex->core.pool.workers[worker];
+  return mst_worker_is_up(record) && !record->dead &&
+         record->mailbox.count < MST_TASK_DEPTH &&
+         (record->mailbox.first == NULL ||
+          record->mailbox.first->id != record->mailbox.slow) &&
          worker_of(ex, worker)->stop_ns == EX_NEVER;
 }
 
@@ -291,7 +292,7 @@ static void settled_counts(struct ex *ex) {
     answer_bytes += task->counted ? task->value_bytes : 0;
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    for (const struct mst_call *at = core->slots[i]->mailbox.answers;
+    for (const struct mst_call *at = core->pool.workers[i]->mailbox.answers;
          at != NULL; at = at->next)
       answer_bytes += at->counted ? at->value_bytes : 0;
   }
@@ -312,8 +313,8 @@ static void settled_counts(struct ex *ex) {
 
 void ex_settled(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
-  if (core->due.first != NULL || core->told != NULL || core->to_dispatch ||
-      core->tally.ready != NULL || core->pool.action_count > 0) {
+  if (core->pool.due.first != NULL || core->told != NULL || core->to_dispatch ||
+      core->tally.ready != NULL) {
     ex_fail(ex, "something to do is left");
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++)

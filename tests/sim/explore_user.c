@@ -7,11 +7,7 @@
 static const char verbs[2];
 
 static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
-  return &ex->core.pool.workers[w];
-}
-
-static const struct mst_slot *slot_of(const struct ex *ex, uint32_t w) {
-  return ex->core.slots[w];
+  return ex->core.pool.workers[w];
 }
 
 static uint32_t own_worker(const struct ex_ask *ask) {
@@ -59,8 +55,8 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   const struct ex_ask *ask = &ex->asks[index];
   struct ex_call *call = &ex->calls[index];
   const uint32_t worker = own_worker(ask);
-  const struct mst_slot *slot = slot_of(ex, worker);
-  const int gone = slot->dead && slot->sys_errno == 0;
+  const struct mst_worker *record = worker_of(ex, worker);
+  const int gone = record->dead && record->sys_errno == 0;
   const int rc =
       mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->caller],
                      index, MST_UNSEEN_NOT, ex->now_ns);
@@ -72,23 +68,24 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   call->outcome = EX_REFUSED;
   ex_saw(EX_SAW_refused);
   if (rc != -MST_ECLOSED) ex_fail(ex, "mst_calls_send: %d", rc);
-  if (!slot->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
+  if (!record->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
       !worker_of(ex, worker)->drains &&
-      !(ex->plan->no_healing && slot->ended)) {
+      !(ex->plan->no_healing && !record->channel)) {
     ex_fail(ex, "worker %u takes no call", worker);
   }
 }
 
 void ex_ask_next(struct ex *ex) {
   const uint8_t index = ex->asked++;
-  const uint32_t dead = ex->core.slots[0]->dead + ex->core.slots[1]->dead;
+  const uint32_t dead =
+      ex->core.pool.workers[0]->dead + ex->core.pool.workers[1]->dead;
   ex->calls[index].asked = 1;
   if (ex->asks[index].is_task) {
     ask_task(ex, index);
   } else {
     ask_verb(ex, index);
   }
-  if (dead > ex->core.slots[0]->dead + ex->core.slots[1]->dead) {
+  if (dead > ex->core.pool.workers[0]->dead + ex->core.pool.workers[1]->dead) {
     ex_saw(EX_SAW_revived);
   }
 }
@@ -114,7 +111,8 @@ int ex_of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
 void ex_forget(struct ex *ex, uint8_t index) {
   const uint32_t worker = own_worker(&ex->asks[index]);
   const char *caller = &verbs[ex->asks[index].caller];
-  ex_saw(mst_mailbox_answer(&ex->core.slots[worker]->mailbox, caller) != NULL
+  ex_saw(mst_mailbox_answer(&ex->core.pool.workers[worker]->mailbox, caller) !=
+                 NULL
              ? EX_SAW_forgotten_answer
              : EX_SAW_forgotten_sent);
   for (uint8_t i = 0; i < EX_CALLS; i++) {

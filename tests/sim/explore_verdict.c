@@ -4,12 +4,12 @@
 #include "explore.h"
 
 static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
-  return &ex->core.pool.workers[w];
+  return ex->core.pool.workers[w];
 }
 
 // is_gone: it was given up, or asked to end.
 static int is_gone(const struct ex *ex, uint32_t worker) {
-  return ex->core.slots[worker]->dead || worker_of(ex, worker)->drains ||
+  return ex->core.pool.workers[worker]->dead || worker_of(ex, worker)->drains ||
          worker_of(ex, worker)->stop_ns != EX_NEVER;
 }
 
@@ -98,7 +98,7 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
 static void take_answers(struct ex *ex, uint32_t worker) {
   struct mst_call *answer;
   uint8_t next = 0;
-  while ((answer = mst_mailbox_answer(&ex->core.slots[worker]->mailbox,
+  while ((answer = mst_mailbox_answer(&ex->core.pool.workers[worker]->mailbox,
                                       NULL)) != NULL) {
     const uint8_t index = (uint8_t)answer->tag;
     if (index < next) ex_fail(ex, "answer %u comes out of turn", index);
@@ -111,9 +111,9 @@ static void take_answers(struct ex *ex, uint32_t worker) {
 
 // leave_dead: a verb that waits for a worker that stays lost sees that, and gives up its calls.
 static void leave_dead(struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   if (!ex->stopping && !is_gone(ex, worker)) return;
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     if (ex->calls[at->tag].outcome != EX_PENDING) {
@@ -131,14 +131,14 @@ static int may_stay_left(const struct ex *ex, uint32_t worker) {
 }
 
 static void judge_worker(struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = ex->core.slots[worker];
+  const struct mst_worker *record = ex->core.pool.workers[worker];
   const enum mst_worker_state state = worker_of(ex, worker)->state;
   // A worker that is killed and never reaped is given up at its time limit.
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
                     (state == MST_WORKER_LEFT && may_stay_left(ex, worker)) ||
-                    (state == MST_WORKER_LOST && (slot->dead || given_up));
+                    (state == MST_WORKER_LOST && (record->dead || given_up));
   if (!final) {
     ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));
   }
@@ -146,10 +146,10 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
       state != MST_WORKER_LOST && state != MST_WORKER_LEFT) {
     ex_fail(ex, "worker %u is back, and was killed for good", worker);
   }
-  if (slot->resuming || slot->replaying || slot->replay_left > 0) {
+  if (record->resuming || record->replaying || record->replay_left > 0) {
     if (!is_gone(ex, worker)) ex_fail(ex, "worker %u never goes on", worker);
   }
-  if (slot->to_heal || slot->launch_ns != EX_NEVER) {
+  if (record->to_heal || record->launch_ns != EX_NEVER) {
     ex_fail(ex, "worker %u is left without a word", worker);
   }
 }
@@ -157,9 +157,9 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
 static void judge_left(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    const struct mst_slot *slot = core->slots[i];
-    if (slot->mailbox.count > 0 || slot->mailbox.first != NULL ||
-        slot->mailbox.answers != NULL || slot->mailbox.unread > 0) {
+    const struct mst_worker *record = core->pool.workers[i];
+    if (record->mailbox.count > 0 || record->mailbox.first != NULL ||
+        record->mailbox.answers != NULL || record->mailbox.unread > 0) {
       ex_fail(ex, "worker %u still has calls", i);
     }
   }

@@ -13,17 +13,13 @@
 #define WAIT_MAX_NS (30 * MST_NS_PER_S)
 
 static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
-  return &ex->core.pool.workers[w];
-}
-
-static const struct mst_slot *slot_of(const struct ex *ex, uint32_t w) {
-  return ex->core.slots[w];
+  return ex->core.pool.workers[w];
 }
 
 // ---- facts
 
 static void carry_out(struct ex *ex) {
-  struct mst_calls_action action;
+  struct mst_action action;
   unsigned count = 0;
   if (ex->carrying_out) return;
   ex->carrying_out = 1;
@@ -57,7 +53,7 @@ void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken) {
   struct ex_process *process = &ex->processes[worker];
   process->life = EX_DEAD;
   process->exit_due = 1;
-  process->close_due = !slot_of(ex, worker)->ended;
+  process->close_due = worker_of(ex, worker)->channel;
   process->spoken = (uint8_t)spoken;
 }
 
@@ -140,7 +136,8 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     }
   }
   mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
-  if (slot_of(ex, worker)->ended && process->life == EX_ALIVE && flags == 0) {
+  if (!worker_of(ex, worker)->channel && process->life == EX_ALIVE &&
+      flags == 0) {
     ex_fail(ex, "an answer of worker %u is taken for another's", worker);
   }
 }
@@ -168,7 +165,8 @@ void ex_withdrawn(struct ex *ex, uint32_t worker) {
   if (process->life == EX_DEAD) ex_saw(EX_SAW_withdrawn_after_death);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct mst_call *task = ex->calls[i].task;
-    if (task != NULL && task->mailbox == &ex->core.slots[worker]->mailbox &&
+    if (task != NULL &&
+        task->mailbox == &ex->core.pool.workers[worker]->mailbox &&
         task->id == process->withdrawn && task->cancelled)
       ex_saw(EX_SAW_withdrawn_cancelled);
   }
@@ -194,7 +192,7 @@ static void wait_in_queue(struct ex *ex, uint32_t worker) {
     struct ex_call *call = &ex->calls[i];
     const struct mst_call *task = call->task;
     if (task == NULL || task->state != MST_CALL_GIVEN) continue;
-    if (task->mailbox != &slot_of(ex, worker)->mailbox) continue;
+    if (task->mailbox != &worker_of(ex, worker)->mailbox) continue;
     call->mailbox = 0;
     call->handed_back = 1;
     ex_saw(EX_SAW_handed_back);
@@ -221,17 +219,16 @@ static void may(struct list *list, enum ex_what what, uint32_t at,
 }
 
 static int is_overdue_next(const struct ex *ex, uint32_t worker) {
-  const struct mst_slot *slot = slot_of(ex, worker);
-  const struct mst_call *first = slot->mailbox.first;
+  const struct mst_worker *record = worker_of(ex, worker);
+  const struct mst_call *first = record->mailbox.first;
   return first != NULL && first->sent && first->timeout_ns > 0 &&
-         !first->timed_out && !first->cancelled &&
-         mst_calls_is_up(&ex->core, slot);
+         !first->timed_out && !first->cancelled && mst_worker_is_up(record);
 }
 
 static void may_of_alive(const struct ex *ex, uint32_t worker,
                          struct list *list) {
   const struct ex_process *process = &ex->processes[worker];
-  if (process->in_count > 0 && !slot_of(ex, worker)->ended) {
+  if (process->in_count > 0 && worker_of(ex, worker)->channel) {
     may(list, EX_ANSWER, worker, 0);
     if (process->in[0].replay && ex->left.errors > 0) {
       may(list, EX_ERROR, worker, 0);
@@ -283,8 +280,8 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
   if (ex->processes[worker].withdrawn != 0 && !ex->processes[worker].let_go &&
       ex->processes[worker].epoch == worker_of(ex, worker)->epoch)
     may(list, EX_WITHDRAWN, worker, 0);
-  if (ex->stopping || slot_of(ex, worker)->dead) return;
-  if (ex->left.moves > 0 && mst_calls_is_up(&ex->core, slot_of(ex, worker))) {
+  if (ex->stopping || worker_of(ex, worker)->dead) return;
+  if (ex->left.moves > 0 && mst_worker_is_up(worker_of(ex, worker))) {
     may(list, EX_MOVE, worker, 0);
   }
   if (ex->left.ends > 0) may(list, EX_END, worker, 0);
@@ -359,7 +356,7 @@ int ex_is_quiet(const struct ex_event *events, uint32_t count) {
 static void tick(struct ex *ex) {
   mst_calls_tick(&ex->core, 0, ex->now_ns);
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    const struct mst_call *first = slot_of(ex, i)->mailbox.first;
+    const struct mst_call *first = worker_of(ex, i)->mailbox.first;
     if (first == NULL || !first->timed_out) continue;
     ex->calls[ex_call_of(ex, first->payload)].late = 1;
   }
@@ -389,7 +386,7 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_OVERDUE:
     ex->left.overdue--;
-    ex->calls[ex_call_of(ex, slot_of(ex, event.at)->mailbox.first->payload)]
+    ex->calls[ex_call_of(ex, worker_of(ex, event.at)->mailbox.first->payload)]
         .late = 1;
     ex->now_ns += LIMIT_NS;
     tick(ex);
@@ -433,7 +430,7 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
   case EX_MOVE:
     ex->left.moves--;
     mst_calls_move(&ex->core, event.at, ex->now_ns);
-    if (slot_of(ex, event.at)->moves) ex_saw(EX_SAW_moved);
+    if (worker_of(ex, event.at)->moves) ex_saw(EX_SAW_moved);
     break;
   case EX_QUEUE:
     ex->left.queues--;
@@ -534,14 +531,14 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
   for (uint32_t i = 0; i < EX_WORKERS; i++)
     be_ready(ex, i);
   for (uint32_t i = 0; plan->tired && i < EX_WORKERS; i++) {
-    ex->core.slots[i]->heal.deaths = MST_HEAL_DEATHS;
-    ex->core.slots[i]->heal.row = MST_HEAL_ROW;
-    ex->core.slots[i]->heal.first_ns = ex->now_ns;
+    ex->core.pool.workers[i]->heal.deaths = MST_HEAL_DEATHS;
+    ex->core.pool.workers[i]->heal.row = MST_HEAL_ROW;
+    ex->core.pool.workers[i]->heal.first_ns = ex->now_ns;
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++)
-    ex->core.slots[i]->journal.keeps = plan->keeps;
+    ex->core.pool.workers[i]->journal.keeps = plan->keeps;
   for (uint32_t i = 0; plan->short_of && i < EX_WORKERS; i++)
-    ex->core.slots[i]->launches = MST_SHORT_TRIES;
+    ex->core.pool.workers[i]->launches = MST_SHORT_TRIES;
   if (plan->tired) ex->lasting = 1;
 }
 

@@ -181,17 +181,22 @@ void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
   case MST_DO_START_FAILED:
     judge_start_failed(sim);
     break;
-  case MST_DO_LOST:
+  case MST_DO_JUDGE:
     judge_lost(sim, action->worker);
     break;
-  case MST_DO_RESTARTED:
-    judge_restarted(sim, action->worker);
+  case MST_DO_RESUME:
+    if (sim->books[action->worker].epoch > 0) {
+      judge_restarted(sim, action->worker);
+    } else {
+      judge_joined(sim, action->worker);
+    }
     break;
   case MST_DO_STOPPED:
     judge_stopped(sim);
     break;
-  case MST_DO_JOINED:
-    judge_joined(sim, action->worker);
+  default:
+    if (!sim->books[action->worker].left)
+      sim_fail(sim, "LEAVE of one that hasn't");
     break;
   }
 }
@@ -209,7 +214,8 @@ static void settled_worker(struct sim *sim, uint32_t i, int room) {
   if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
     sim_fail(sim, "KILL of worker %u is missing", i);
   }
-  if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
+  const int open = !book->closed && !book->left;
+  if (book->bye_due && !book->unasked && open && !book->bye_given) {
     sim_fail(sim, "BYE to worker %u is missing", i);
   }
   if (book->lost || book->left || gone) return;

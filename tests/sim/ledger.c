@@ -205,7 +205,7 @@ void sim_ledger_listened(struct sim *sim) {
     const int64_t heard_ns = sim->heard_ns[i];
     const int64_t since_ns = heard_ns > sim->woke_ns ? heard_ns : sim->woke_ns;
     if (!sim_is_running(sim) || !sim_is_live(book) || !book->ready) continue;
-    if (book->bye_due || sim->core.slots[i]->resuming) continue;
+    if (book->bye_due || sim->core.pool.workers[i]->resuming) continue;
     if (sim->now_ns - since_ns <= limit_ns + limit_ns / 3) continue;
     sim_fail(sim, "worker %u is silent and nobody looks", i);
   }
@@ -220,8 +220,8 @@ void sim_ledger_down(struct sim *sim) {
     const struct sim_call *call = call_of(sim, id);
     if (call->outcome != SIM_PENDING) continue;
     if (sim->books[call->worker].bye_due) continue;
-    const struct mst_slot *slot = sim->core.slots[call->worker];
-    if (call->task == NULL && (slot->resuming || slot->to_heal)) continue;
+    const struct mst_worker *record = sim->core.pool.workers[call->worker];
+    if (call->task == NULL && (record->resuming || record->to_heal)) continue;
     if (call->task != NULL && !mst_call_is_done(call->task)) continue;
     sim_fail(sim, "call %u has no end", (unsigned)id);
   }

@@ -124,9 +124,11 @@ static int takes_work(const struct mst_worker *worker) {
 }
 
 static void compare_channel(struct sim *sim, uint32_t index) {
-  const struct mst_worker *worker = &sim->core.pool.workers[index];
+  const struct mst_worker *worker = sim->core.pool.workers[index];
   const struct sim_book *book = &sim->books[index];
-  const int open = book->launched && !book->closed;
+  // Nobody reads from a worker that was given as lost, or has left.
+  const int open =
+      book->launched && !book->closed && !book->lost_due && !book->left;
   if (worker->channel != open) {
     sim_fail(sim, "channel of worker %u", index);
   }
@@ -144,7 +146,7 @@ static void compare_channel(struct sim *sim, uint32_t index) {
 }
 
 static void compare_worker(struct sim *sim, uint32_t index) {
-  const struct mst_worker *worker = &sim->core.pool.workers[index];
+  const struct mst_worker *worker = sim->core.pool.workers[index];
   const struct sim_book *book = &sim->books[index];
   if (worker->epoch != book->epoch) sim_fail(sim, "epoch of worker %u", index);
   if (worker->again != book->again) {

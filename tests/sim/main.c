@@ -87,13 +87,13 @@ const char *sim_event_name(enum mst_event_kind kind) {
   return names[kind];
 }
 
-const char *sim_action_name(enum mst_action_kind kind) {
+const char *sim_action_name(enum mst_do kind) {
   static const char *const names[] = {
       [MST_DO_LAUNCH] = "LAUNCH",   [MST_DO_BYE] = "BYE",
       [MST_DO_KILL] = "KILL",       [MST_DO_STARTED] = "STARTED",
-      [MST_DO_LOST] = "LOST",       [MST_DO_START_FAILED] = "START_FAILED",
-      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED",
-      [MST_DO_JOINED] = "JOINED"};
+      [MST_DO_JUDGE] = "JUDGE",     [MST_DO_START_FAILED] = "START_FAILED",
+      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESUME] = "RESUME",
+      [MST_DO_LEAVE] = "LEAVE"};
   return names[kind];
 }
 
@@ -122,7 +122,7 @@ static void log_line(const struct sim *sim, char mark, const char *name,
   if (!of_pool) {
     (void)snprintf(who, sizeof who, "%" PRIu32, worker);
     if (worker < sim->plan.count) {
-      state = mst_worker_state_name(sim->core.pool.workers[worker].state);
+      state = mst_worker_state_name(sim->core.pool.workers[worker]->state);
     }
   }
   (void)printf("%6" PRIu64 " %5" PRId64 ".%09" PRId64 " %c %-13s %3s %" PRIu32
@@ -147,8 +147,8 @@ void sim_log_event(struct sim *sim, const struct mst_event *event, int noise) {
 void sim_log_action(struct sim *sim, const struct mst_action *action) {
   const int of_worker =
       action->kind == MST_DO_LAUNCH || action->kind == MST_DO_BYE ||
-      action->kind == MST_DO_KILL || action->kind == MST_DO_LOST ||
-      action->kind == MST_DO_RESTARTED || action->kind == MST_DO_JOINED;
+      action->kind == MST_DO_KILL || action->kind == MST_DO_JUDGE ||
+      action->kind == MST_DO_RESUME || action->kind == MST_DO_LEAVE;
   mix(sim, action->kind);
   mix(sim, action->worker);
   log_line(sim, '>', sim_action_name(action->kind), action->worker, !of_worker,
@@ -168,7 +168,7 @@ struct sim *sim_running(void) {
 }
 
 static int take_action(struct sim *sim) {
-  struct mst_calls_action action = {0};
+  struct mst_action action = {0};
   const int got = mst_calls_next_action(&sim->core, &action, sim->now_ns);
   if (got && !sim->failed) sim_session_action(sim, &action);
   return got && !sim->failed;

@@ -12,13 +12,8 @@ static void put(struct sim *sim, int64_t delay_ns, enum sim_what what,
                                     .event = {.worker = worker}});
 }
 
-static struct mst_slot *slot_of(const struct sim *sim, uint32_t worker) {
-  return sim->core.slots[worker];
-}
-
-static const struct mst_worker *worker_of(const struct sim *sim,
-                                          uint32_t worker) {
-  return &sim->core.pool.workers[worker];
+static struct mst_worker *worker_of(const struct sim *sim, uint32_t worker) {
+  return sim->core.pool.workers[worker];
 }
 
 // ---- users
@@ -26,18 +21,19 @@ static const struct mst_worker *worker_of(const struct sim *sim,
 static const char caller; // all calls belong to one verb
 
 static int takes_calls(const struct sim *sim, uint32_t worker) {
-  const struct mst_slot *slot = slot_of(sim, worker);
-  if (!sim_is_running(sim) || (slot->dead && slot->sys_errno == 0)) return 0;
+  const struct mst_worker *record = worker_of(sim, worker);
+  if (!sim_is_running(sim) || (record->dead && record->sys_errno == 0))
+    return 0;
   const int comes_back = sim->books[worker].again;
   if (worker_of(sim, worker)->stop_ns != SIM_NEVER && !comes_back) return 0;
   if (worker_of(sim, worker)->drains && !comes_back) return 0;
-  return sim->plan.policy.on || !slot->ended;
+  return sim->plan.policy.on || !mst_worker_is_gone(record);
 }
 
 static void call_sent(struct sim *sim, uint32_t worker) {
-  const struct mst_slot *slot = slot_of(sim, worker);
-  if (slot->dead) sim_saw(SIM_SAW_revived);
-  if (!mst_calls_is_up(&sim->core, slot)) {
+  const struct mst_worker *record = worker_of(sim, worker);
+  if (record->dead) sim_saw(SIM_SAW_revived);
+  if (!mst_worker_is_up(record)) {
     sim_saw(sim->books[worker].epoch == 0 && !sim->books[worker].lost
                 ? SIM_SAW_sent_before_joined
                 : SIM_SAW_sent_while_lost);
@@ -49,7 +45,7 @@ static void call_sent(struct sim *sim, uint32_t worker) {
   const int rc = mst_calls_send(&sim->core, worker, sim->payload, &caller,
                                 (int32_t)call, 0, sim->now_ns);
   if (rc != 0) sim_fail(sim, "mst_calls_send: %d", rc);
-  sim_ledger_call(sim, call)->wire = slot->mailbox.calls;
+  sim_ledger_call(sim, call)->wire = record->mailbox.calls;
 }
 
 static void task_submitted(struct sim *sim, uint32_t worker) {
@@ -89,17 +85,17 @@ static void user_sends(struct sim *sim, uint32_t worker) {
 
 // Calls that the user forgets are evaluated to their end if they were sent.
 static void user_forgets(struct sim *sim, uint32_t worker) {
-  const struct mst_slot *slot = slot_of(sim, worker);
+  const struct mst_worker *record = worker_of(sim, worker);
   int some = 0;
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_FORGOTTEN);
     some = 1;
   }
   if (!some) return;
-  sim_saw(mst_calls_is_up(&sim->core, slot) ? SIM_SAW_forgotten_while_sent
-                                            : SIM_SAW_forgotten_while_lost);
+  sim_saw(mst_worker_is_up(record) ? SIM_SAW_forgotten_while_sent
+                                   : SIM_SAW_forgotten_while_lost);
   mst_calls_forget(&sim->core, worker, &caller, sim->now_ns);
   sim_stepped(sim);
 }
@@ -182,7 +178,7 @@ static enum sim_outcome outcome_of(const struct mst_call *call) {
 
 static void collect_answers(struct sim *sim, uint32_t worker) {
   struct mst_call *answer;
-  while ((answer = mst_mailbox_answer(&sim->core.slots[worker]->mailbox,
+  while ((answer = mst_mailbox_answer(&sim->core.pool.workers[worker]->mailbox,
                                       &caller)) != NULL) {
     sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
     mst_mailbox_take(answer->mailbox, answer);
@@ -192,14 +188,15 @@ static void collect_answers(struct sim *sim, uint32_t worker) {
 
 // A verb that waits for a worker that stays lost sees that, and gives up its calls.
 static void leave_dead(struct sim *sim, uint32_t worker) {
-  const struct mst_slot *slot = slot_of(sim, worker);
+  const struct mst_worker *record = worker_of(sim, worker);
   int some = 0;
-  if (!slot->dead || slot->to_heal || sim->core.pool.action_count > 0) return;
+  if (!record->dead || record->to_heal || sim->core.pool.due.first != NULL)
+    return;
   if (!worker_of(sim, worker)->lost_given &&
       worker_of(sim, worker)->state != MST_WORKER_LEFT) {
     return;
   }
-  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+  for (const struct mst_call *at = record->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
@@ -244,7 +241,8 @@ static void note_withdrawn(struct sim *sim) {
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   struct mst_answered answer = {.call = 0};
-  if (slot_of(sim, worker)->ended) return; // its channel isn't read any more
+  if (!worker_of(sim, worker)->channel)
+    return; // its channel isn't read any more
   if (entry->call == 0) {
     answer.flags = MST_FLAG_REPLAY;
     sim_saw(SIM_SAW_replayed);
@@ -263,7 +261,7 @@ static void answered(struct sim *sim, const struct sim_entry *entry) {
     note_withdrawn(sim);
   }
   mst_calls_answered(&sim->core, worker, &answer, sim->now_ns);
-  if (slot_of(sim, worker)->ended) {
+  if (!worker_of(sim, worker)->channel) {
     sim_fail(sim, "an answer of worker %u is taken for another's", worker);
   }
   sim_stepped(sim);
@@ -317,14 +315,14 @@ static void listen(struct sim *sim) {
 
 // ---- actions
 
-static void execute(struct sim *sim, const struct mst_calls_action *action) {
+static void execute(struct sim *sim, const struct mst_action *action) {
   const uint32_t worker = action->worker;
   if ((action->flags & MST_FLAG_REPLAY) != 0) {
     sim_world_receive(sim, worker, 0);
     return;
   }
   sim_monitor_call(sim, worker);
-  const struct mst_call *sending = slot_of(sim, worker)->mailbox.sending;
+  const struct mst_call *sending = worker_of(sim, worker)->mailbox.sending;
   const uint64_t id = (uint64_t)sending->tag;
   struct sim_call *call = sim_ledger_call(sim, id);
   call->worker = worker;
@@ -335,7 +333,7 @@ static void execute(struct sim *sim, const struct mst_calls_action *action) {
   mst_calls_sent(&sim->core, worker, sim->now_ns);
 }
 
-static void interrupt(struct sim *sim, const struct mst_calls_action *action) {
+static void interrupt(struct sim *sim, const struct mst_action *action) {
   for (uint64_t id = 1; id <= sim->call_count; id++) {
     const struct sim_call *call = sim_ledger_call(sim, id);
     if (call->worker != action->worker || call->wire != action->id) continue;
@@ -344,7 +342,7 @@ static void interrupt(struct sim *sim, const struct mst_calls_action *action) {
   }
 }
 
-static void ask_back(struct sim *sim, const struct mst_calls_action *action) {
+static void ask_back(struct sim *sim, const struct mst_action *action) {
   for (uint64_t id = 1; id <= sim->call_count; id++) {
     const struct sim_call *call = sim_ledger_call(sim, id);
     if (call->worker != action->worker || call->wire != action->id) continue;
@@ -353,30 +351,31 @@ static void ask_back(struct sim *sim, const struct mst_calls_action *action) {
   }
 }
 
-// A loss is judged when the session looks, or when there is a fork server again.
-static void closed(struct sim *sim, uint32_t worker) {
-  const int slow = sim_chance(&sim->rng, sim->plan.slow_mend);
-  const int64_t most_ns = slow ? 2 * MST_NS_PER_S : MST_NS_PER_MS;
-  if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
-  slot_of(sim, worker)->launcher =
-      slow ? MST_LAUNCHER_GONE : MST_LAUNCHER_THERE;
-  put(sim, sim_between(&sim->rng, 0, most_ns), SIM_MEND, worker);
+// A lost worker may have to wait for another launcher.
+static void lose_launcher(struct sim *sim, uint32_t worker) {
+  if (worker_of(sim, worker)->launcher != MST_LAUNCHER_THERE) return;
+  if (!sim_chance(&sim->rng, sim->plan.slow_mend)) return;
+  worker_of(sim, worker)->launcher = MST_LAUNCHER_GONE;
+  put(sim, sim_between(&sim->rng, 0, 2 * MST_NS_PER_S), SIM_MEND, worker);
 }
 
 static void judge(struct sim *sim, uint32_t worker) {
   const struct mst_judged judged = {.words = NULL};
-  const struct mst_slot *slot = slot_of(sim, worker);
-  const uint32_t launches = slot->launches;
-  const int dead = slot->dead;
-  if (slot->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
+  const struct mst_worker *record = worker_of(sim, worker);
+  const uint32_t launches = record->launches;
+  const int dead = record->dead;
+  sim_session_collect(sim); // what was read before the verdict
+  lose_launcher(sim, worker);
+  if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
+  if (record->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
   mst_calls_judged(&sim->core, worker, &judged, sim->now_ns);
-  if (slot->launches > launches) sim_saw(SIM_SAW_launched_later);
-  if (!dead && slot->dead && slot->sys_errno != 0) {
+  if (record->launches > launches) sim_saw(SIM_SAW_launched_later);
+  if (!dead && record->dead && record->sys_errno != 0) {
     sim_saw(SIM_SAW_short_given_up);
   }
   if (SIM_CANARY == 19 &&
-      slot->mailbox.first != NULL) { // a call that is lost for good
-    slot->mailbox.first->cancelled = 1;
+      record->mailbox.first != NULL) { // a call that is lost for good
+    record->mailbox.first->cancelled = 1;
   }
 }
 
@@ -386,48 +385,44 @@ static void started(struct sim *sim) {
   put(sim, sim->plan.policy.heartbeat_ns / 6, SIM_LISTEN, 0);
 }
 
-void sim_session_action(struct sim *sim,
-                        const struct mst_calls_action *action) {
+void sim_session_action(struct sim *sim, const struct mst_action *action) {
   const uint32_t worker = action->worker;
   switch (action->kind) {
-  case MST_CALLS_LAUNCH:
+  case MST_DO_LAUNCH:
     sim_world_launch(sim, worker);
     break;
-  case MST_CALLS_BYE:
+  case MST_DO_BYE:
     sim_world_bye(sim, worker);
     break;
-  case MST_CALLS_KILL:
+  case MST_DO_KILL:
     sim_world_kill(sim, worker);
     break;
-  case MST_CALLS_STARTED:
+  case MST_DO_STARTED:
     started(sim);
     break;
-  case MST_CALLS_CLOSE:
-    closed(sim, worker);
-    break;
-  case MST_CALLS_JUDGE:
+  case MST_DO_JUDGE:
     judge(sim, worker);
     break;
-  case MST_CALLS_BREAK:
+  case MST_DO_BREAK:
     sim_world_break(sim, worker);
     break;
-  case MST_CALLS_EXEC:
+  case MST_DO_EXEC:
     execute(sim, action);
     break;
-  case MST_CALLS_CANCEL:
+  case MST_DO_CANCEL:
     interrupt(sim, action);
     break;
-  case MST_CALLS_WITHDRAW:
+  case MST_DO_WITHDRAW:
     ask_back(sim, action);
     break;
-  case MST_CALLS_PING:
-  case MST_CALLS_TRIM:
+  case MST_DO_PING:
+  case MST_DO_TRIM:
     sim_world_ping(sim, worker);
     break;
-  case MST_CALLS_TELL:
+  case MST_DO_TELL:
     mst_loss_free(action->loss);
     break;
-  case MST_CALLS_STOPPED:
+  case MST_DO_STOPPED:
     sim_session_collect(sim);
     sim_ledger_down(sim);
     break;
@@ -502,7 +497,7 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     sim_deliver(sim, (struct mst_event){.kind = MST_EV_STOP}, 0);
     break;
   case SIM_MEND:
-    slot_of(sim, worker)->launcher = MST_LAUNCHER_THERE;
+    worker_of(sim, worker)->launcher = MST_LAUNCHER_THERE;
     sim_tick(sim);
     break;
   case SIM_LISTEN:
@@ -517,30 +512,31 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
 }
 
 static const char *forgotten(const struct sim *sim, uint32_t index) {
-  const struct mst_slot *slot = slot_of(sim, index);
+  const struct mst_worker *record = worker_of(sim, index);
   const struct mst_worker *worker = worker_of(sim, index);
   switch (worker->state) {
   case MST_WORKER_IDLE:
-    if (slot->dead) return "it is there and takes no calls";
-    if (slot->alone) return NULL; // until all others are idle
-    if (slot->mailbox.count > 0) return "an idle worker's calls wait";
-    return slot->resuming ? "an idle worker waits to go on" : NULL;
+    if (record->dead) return "it is there and takes no calls";
+    if (record->alone) return NULL; // until all others are idle
+    if (record->mailbox.count > 0) return "an idle worker's calls wait";
+    return record->resuming ? "an idle worker waits to go on" : NULL;
   case MST_WORKER_BUSY:
-    return worker->owed == slot->mailbox.count ? NULL
-                                               : "a busy worker's calls wait";
+    return worker->owed == record->mailbox.count ? NULL
+                                                 : "a busy worker's calls wait";
   case MST_WORKER_DRAINING:
     return worker->owed > 0 ? NULL : "a drained worker stays";
   case MST_WORKER_LEFT:
-    for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+    for (const struct mst_call *at = record->mailbox.first; at != NULL;
          at = at->next) {
       if (at->is_task || at->sent) return "a call stays with one that left";
     }
-    return slot->dead || worker->again ? NULL : "one that left takes calls";
+    return record->dead || worker->again ? NULL : "one that left takes calls";
   case MST_WORKER_RESTARTING:
-    return slot->resuming || slot->dead ? NULL : "a restart that nobody awaits";
+    return record->resuming || record->dead ? NULL
+                                            : "a restart that nobody awaits";
   case MST_WORKER_LOST:
-    if (!worker->lost_given || slot->to_heal) return NULL;
-    if (slot->dead || slot->launch_ns != SIM_NEVER) return NULL;
+    if (!worker->lost_given || record->to_heal) return NULL;
+    if (record->dead || record->launch_ns != SIM_NEVER) return NULL;
     return worker->again ? NULL : "a lost worker is left without a word";
   default:
     return NULL;

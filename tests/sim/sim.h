@@ -380,7 +380,7 @@ void sim_world_ask(struct sim *sim, uint32_t worker, uint64_t call,
 // sim_session_entry handles entries for the session; sim_session_has tells which these are.
 int sim_session_has(enum sim_what what);
 void sim_session_entry(struct sim *sim, const struct sim_entry *entry);
-void sim_session_action(struct sim *sim, const struct mst_calls_action *action);
+void sim_session_action(struct sim *sim, const struct mst_action *action);
 // sim_session_collect takes what users would take: answers and losses.
 void sim_session_collect(struct sim *sim);
 // sim_session_settled checks, once no action is left, that the session has forgotten nobody.
@@ -448,6 +448,6 @@ void sim_note(struct sim *sim, const char *name, uint32_t worker,
               uint64_t number);
 
 const char *sim_event_name(enum mst_event_kind kind);
-const char *sim_action_name(enum mst_action_kind kind);
+const char *sim_action_name(enum mst_do kind);
 
 #endif

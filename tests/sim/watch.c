@@ -7,10 +7,16 @@ void __real_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
                            int64_t now_ns);
 void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
                            int64_t now_ns);
-int __real_mst_pool_next_action(struct mst_pool *pool,
-                                struct mst_action *action);
-int __wrap_mst_pool_next_action(struct mst_pool *pool,
-                                struct mst_action *action);
+struct mst_worker *__real_mst_due_next(struct mst_due *due, enum mst_do *what);
+struct mst_worker *__wrap_mst_due_next(struct mst_due *due, enum mst_do *what);
+struct mst_worker *__real_mst_pool_next_due(struct mst_pool *pool,
+                                            enum mst_do *what);
+struct mst_worker *__wrap_mst_pool_next_due(struct mst_pool *pool,
+                                            enum mst_do *what);
+struct mst_worker *__real_mst_pool_next_launch(struct mst_pool *pool);
+struct mst_worker *__wrap_mst_pool_next_launch(struct mst_pool *pool);
+enum mst_do __real_mst_pool_next_word(struct mst_pool *pool);
+enum mst_do __wrap_mst_pool_next_word(struct mst_pool *pool);
 void __real_mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
 void __wrap_mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
 void __real_mst_heal_back(struct mst_heal *heal, int64_t now_ns);
@@ -67,50 +73,79 @@ void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   }
 }
 
-static int next_action(struct mst_pool *pool, struct mst_action *action) {
-  static struct mst_action kept;
-  if (SIM_CANARY == 5 && kept.kind == MST_DO_LOST) { // given twice
-    *action = kept;
-    kept.kind = MST_DO_STARTED;
-    return 1;
-  }
-  const int got = __real_mst_pool_next_action(pool, action);
-  if (!got) return 0;
-  if (SIM_CANARY == 5) kept = *action;
-  if (SIM_CANARY == 6 && action->kind == MST_DO_KILL) {
-    return __real_mst_pool_next_action(pool, action); // forgotten
-  }
-  if (SIM_CANARY == 7 && action->kind == MST_DO_BYE) {
-    action->kind = MST_DO_STOPPED; // while all are alive
-  }
-  if (SIM_CANARY == 8 && action->kind == MST_DO_LAUNCH) {
-    if (action->worker > 0) pool->window++; // one too many in flight
-  }
-  if (SIM_CANARY == 15 && action->kind == MST_DO_RESTARTED) { // never given
-    return __real_mst_pool_next_action(pool, action);
-  }
-  return 1;
+static uint32_t taken; // things to do that mst_pool_next_due has looked at
+
+struct mst_worker *__wrap_mst_due_next(struct mst_due *due, enum mst_do *what) {
+  struct mst_worker *worker = __real_mst_due_next(due, what);
+  taken += worker != NULL;
+  return worker;
 }
 
-int __wrap_mst_pool_next_action(struct mst_pool *pool,
-                                struct mst_action *action) {
+// judge: what the core is to do by its worker states.
+static void judge(enum mst_do what, uint32_t worker) {
   struct sim *sim = sim_running();
-  const size_t queued = pool->action_count;
-  const int got = next_action(pool, action);
-  if (queued > pool->action_count + (size_t)got) {
-    sim_saw(SIM_SAW_action_dropped);
+  const struct mst_action action = {.kind = what, .worker = worker};
+  sim_log_action(sim, &action);
+  sim_monitor_action(sim, &action);
+}
+
+static int is_of_pool(const struct mst_worker *worker, enum mst_do what) {
+  // It is asked for again while a lost worker waits for a launcher.
+  if (what == MST_DO_JUDGE) return !worker->to_heal;
+  return what == MST_DO_BYE || what == MST_DO_KILL || what == MST_DO_RESUME ||
+         what == MST_DO_LEAVE;
+}
+
+static struct mst_worker *next_due(struct mst_pool *pool, enum mst_do *what) {
+  struct mst_worker *worker = __real_mst_pool_next_due(pool, what);
+  static uint32_t twice;
+  if (worker == NULL) return NULL;
+  if (SIM_CANARY == 5 && *what == MST_DO_JUDGE && twice++ == 0) {
+    mst_due_add(&pool->due, worker, *what); // given twice
   }
-  if (!got) return 0;
-  sim_log_action(sim, action);
-  sim_monitor_action(sim, action);
-  return 1;
+  if (SIM_CANARY == 6 && *what == MST_DO_KILL) {
+    return next_due(pool, what); // forgotten
+  }
+  if (SIM_CANARY == 7 && *what == MST_DO_BYE) {
+    pool->end_due = 1; // STOPPED while all are alive
+  }
+  if (SIM_CANARY == 15 && *what == MST_DO_RESUME && worker->epoch > 0) {
+    return next_due(pool, what); // never given
+  }
+  return worker;
+}
+
+struct mst_worker *__wrap_mst_pool_next_due(struct mst_pool *pool,
+                                            enum mst_do *what) {
+  taken = 0;
+  struct mst_worker *worker = next_due(pool, what);
+  if (taken > (worker != NULL)) sim_saw(SIM_SAW_action_dropped);
+  if (worker == NULL) return NULL;
+  if (is_of_pool(worker, *what)) judge(*what, worker->mailbox.worker);
+  return worker;
+}
+
+struct mst_worker *__wrap_mst_pool_next_launch(struct mst_pool *pool) {
+  struct mst_worker *worker = __real_mst_pool_next_launch(pool);
+  if (worker == NULL) return NULL;
+  if (SIM_CANARY == 8 && worker->mailbox.worker > 0) {
+    pool->window++; // one too many in flight
+  }
+  judge(MST_DO_LAUNCH, worker->mailbox.worker);
+  return worker;
+}
+
+enum mst_do __wrap_mst_pool_next_word(struct mst_pool *pool) {
+  const enum mst_do what = __real_mst_pool_next_word(pool);
+  if (what != 0) judge(what, 0);
+  return what;
 }
 
 // ---- heal.c
 
 static uint32_t worker_of(const struct sim *sim, const struct mst_heal *heal) {
   uint32_t i = 0;
-  while (&sim->core.slots[i]->heal != heal)
+  while (&sim->core.pool.workers[i]->heal != heal)
     i++;
   return i;
 }
@@ -151,7 +186,7 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            uint32_t *losses, int64_t now_ns) {
   struct sim *sim = sim_running();
   const uint32_t worker = worker_of(sim, heal);
-  const struct mst_call *first = sim->core.slots[worker]->mailbox.first;
+  const struct mst_call *first = sim->core.pool.workers[worker]->mailbox.first;
   struct mst_heal_policy given = *policy;
   uint32_t none = 0;
   if (SIM_CANARY == 10) given.retries++;                  // a retry too many
@@ -164,7 +199,7 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                   verdict);
   sim_note(sim, "VERDICT", worker, verdict);
   if (verdict == MST_HEAL_POISON &&
-      sim->core.slots[worker]->mailbox.count > 1) {
+      sim->core.pool.workers[worker]->mailbox.count > 1) {
     sim_saw(SIM_SAW_retried_behind_poison);
   }
   return verdict;

@@ -28,8 +28,9 @@ static int64_t news_delay_ns(struct sim *sim) {
     return sim_between(rng, 10 * MST_NS_PER_US, MST_NS_PER_MS);
   }
   // Slow news straddles the pool's limits.
-  const int64_t most_ns =
-      sim_chance(rng, 100) ? 12 * MST_NS_PER_S : MST_NS_PER_S;
+  const int64_t most_ns = !sim_chance(rng, 100)  ? MST_NS_PER_S
+                          : sim_chance(rng, 100) ? 2 * MST_REAP_NS
+                                                 : 12 * MST_NS_PER_S;
   return sim_between(rng, 0, most_ns);
 }
 
@@ -161,7 +162,7 @@ static int waits_in_queue(struct sim *sim, uint32_t worker) {
 void sim_world_withdraw(struct sim *sim) {
   for (uint32_t i = 0; i < sim->plan.count; i++) {
     struct sim_process *process = &sim->processes[i];
-    const struct mst_worker *worker = &sim->core.pool.workers[i];
+    const struct mst_worker *worker = sim->core.pool.workers[i];
     if (!process->in_queue || process->forked || process->withdrawn) continue;
     if (worker->state != MST_WORKER_PENDING || worker->kill_ns == SIM_NEVER)
       continue;
@@ -521,7 +522,7 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
 
 void sim_world_launch(struct sim *sim, uint32_t worker) {
   struct sim_process *process = &sim->processes[worker];
-  const uint32_t epoch = sim->core.pool.workers[worker].epoch;
+  const uint32_t epoch = sim->core.pool.workers[worker]->epoch;
   if (process->alive && !process->unreaped) {
     end_ghost(sim, worker, process->epoch);
   }

@@ -321,7 +321,7 @@ SEXP ffi_task_cancel(SEXP pointer) {
 static int64_t running_ns(const struct mst_call *task, int64_t now_ns) {
   const struct mst_peer *peer = worker_with(task);
   if (peer == NULL || !task->sent || task->mailbox->first != task) return -1;
-  return now_ns - peer->slot->head_ns;
+  return now_ns - peer->worker->head_ns;
 }
 
 static SEXP seconds_of(int64_t ns) {

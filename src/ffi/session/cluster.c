@@ -90,7 +90,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 16, Rf_mkString(healings[look.healing]));
   SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(peer->host->shares_processes));
   if (look.began_ns != INT64_MAX)
-    SET_VECTOR_ELT(list, 18, ffi_label(peer->slot->mailbox.first));
+    SET_VECTOR_ELT(list, 18, ffi_label(peer->worker->mailbox.first));
   UNPROTECT(1);
   return list;
 }
@@ -313,9 +313,8 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like, SEXP bare) {
     UNPROTECT(1);
     return Rf_ScalarInteger((int)outcome);
   }
-  const int lacking = cluster->calls.policy.on
-                          ? cluster->calls.common.incomplete
-                          : NA_LOGICAL;
+  const int lacking =
+      cluster->calls.policy.on ? cluster->calls.common.incomplete : NA_LOGICAL;
   if (lacking == 1 && Rf_asLogical(bare) != 1) {
     UNPROTECT(1);
     return Rf_ScalarLogical(0);

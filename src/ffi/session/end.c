@@ -6,7 +6,7 @@
 static int some_idle(const struct mst_session *session) {
   for (const struct mst_cluster *c = session->clusters; c != NULL; c = c->next)
     for (uint32_t i = 0; c->started && i < c->calls.pool.count; i++)
-      if (c->calls.pool.workers[i].state == MST_WORKER_IDLE) return 1;
+      if (c->calls.pool.workers[i]->state == MST_WORKER_IDLE) return 1;
   return 0;
 }
 

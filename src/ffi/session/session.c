@@ -224,7 +224,7 @@ SEXP ffi_session_tempdirs(void) {
     // Finalizers may have added workers.
     for (uint32_t i = 0; i < at->calls.pool.count && k < n; i++) {
       const struct mst_peer *peer = at->peers[i];
-      if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited ||
+      if (peer->tempdir == NULL || !peer->worker->awaited ||
           !peer->host->shares_files) {
         continue;
       }
