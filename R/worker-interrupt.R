@@ -40,6 +40,9 @@ undo_call <- function() {
 # Leaves no long-lived promise half evaluated, see src/ffi/worker/promises.c. Reads now what a
 # package has in its file. FALSE if there are others: they run the user's code.
 finish_promises <- function(others) {
+  if (!finish_half_read()) {
+    return(FALSE)
+  }
   spaces <- lapply(setdiff(loadedNamespaces(), "base"), asNamespace)
   tables <- lapply(c(spaces, baseenv()), `[[`, ".__S3MethodsTable__.")
   lazy <- lapply(spaces, function(space) space[[".__NAMESPACE__."]]$lazydata)
@@ -60,6 +63,33 @@ finish_promises <- function(others) {
 }
 
 copies_promises <- getRversion() >= "4.6.0"
+
+# An environment of a package that R was reading from the package's file when the interrupt came is
+# registered and empty; whoever reads one of its functions later would get it as it is. So which are
+# being read is noted while the frames of R's hook for that are still there (see lazyLoadDBexec()).
+note_half_read <- function(interrupt) {
+  suspendInterrupts(for (i in seq_len(sys.nframe())) {
+    frame <- sys.frame(i)
+    file <- environment(sys.function(i))
+    if (is.environment(file) && identical(sys.function(i), file$envhook)) {
+      the_worker$half_read <- c(the_worker$half_read, list(list(file = file, key = frame$n)))
+    }
+  })
+}
+
+# Has the hook fill in the environments that are there, in place of new ones. FALSE if it can't.
+finish_half_read <- function() {
+  half <- the_worker$half_read
+  the_worker$half_read <- NULL
+  all(vapply(half, function(one) {
+    env <- one$file$envenv[[one$key]]
+    hook <- one$file$envhook
+    environment(hook) <- list2env(list(
+      existsInFrame = function(x, env) FALSE, mkenv = function() env, envenv = new.env()
+    ), parent = one$file)
+    is.null(env) || tryCatch(is.environment(hook(one$key)), error = function(e) FALSE)
+  }, NA))
+}
 
 finish_in <- function(env, names) {
   for (name in names) {

@@ -8,6 +8,7 @@ the_worker$kept <- NULL # what renew_worker() needs
 the_worker$boot_libraries <- character() # what .libPaths() was when R had started
 the_worker$boot_options <- NULL # options when R had started
 the_worker$search <- NULL # what was attached when it was ready
+the_worker$half_read <- NULL # what R was reading when an interrupt came, see note_half_read()
 the_worker$own <- NULL # what it started with, see note_own_context()
 the_worker$cli_waits <- FALSE # has package cli no thread yet?
 the_worker$jobs <- new.env(parent = emptyenv()) # what the session sent once, by number
@@ -260,7 +261,7 @@ serve_calls <- function() {
       withCallingHandlers(
         allowInterrupts(.Call(ffi_worker_serve, enclosure)),
         error = note_stack, immediateCondition = note_immediate,
-        warning = note_warning, message = note_message
+        warning = note_warning, message = note_message, interrupt = note_half_read
       ),
       error = identity, interrupt = identity
     )

@@ -359,3 +359,35 @@ test_cluster("C17: after a cancelled call, what is detached doesn't stay in memo
   expect_identical(freed, list(c("data", "package")))
   expect_identical(node_pids(cl), pids)
 })
+
+test_cluster("a package's environment that was being read at the interrupt is read to its end", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  said <- file.path(folder, "said")
+  # As packages are kept: a function whose environment has a variable. Reading it takes a while.
+  clusterCall(cl, function(base, said) {
+    code <- new.env()
+    code$f <- as.function(alist(cache), list2env(list(cache = 7), parent = globalenv()))
+    tools:::makeLazyLoadDB(code, base)
+    db <- lazyLoadDBexec(base, function(db) db)
+    db$key <- ls(db$env)[1L]
+    place <- db$env[[db$key]]
+    rm(list = db$key, envir = db$env)
+    makeActiveBinding(db$key, function() {
+      if (!file.exists(said)) {
+        file.create(said)
+        Sys.sleep(100) # tidy: until the interrupt
+      }
+      place
+    }, db$env)
+    assign("kept", db, globalenv())
+  }, file.path(folder, "code"), said)
+  task <- task_submit(cl, function() get("kept", globalenv())$envhook(get("kept", globalenv())$key))
+  wait_until(file.exists(said))
+  task_cancel(task)
+  got <- clusterCall(cl, function() {
+    env <- kept$envhook(kept$key)
+    list(env$cache, identical(env, kept$envenv[[kept$key]]))
+  })[[1L]]
+  expect_identical(got, list(7, TRUE))
+})
