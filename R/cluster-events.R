@@ -23,7 +23,11 @@ told_together <- function(events) {
   }
   keys <- vapply(seq_along(events), function(i) {
     event <- events[[i]]
-    if (with_server(event)) paste(event$kind, event$cluster, event$reason) else paste("one", i)
+    if (with_server(event)) {
+      paste(event$kind, event$cluster, event$reason, event$host, event$job, sep = "\n")
+    } else {
+      paste("one", i)
+    }
   }, "")
   unname(split(events, factor(keys, unique(keys))))
 }
@@ -32,7 +36,12 @@ announce_host <- function(events) {
   first <- events[[1L]]
   ranks <- vapply(events, `[[`, 0L, "worker")
   pids <- vapply(events, `[[`, 0L, "pid")
-  who <- paste0(capitalised(ranks_text(ranks)), " were lost with their fork server.")
+  place <- place_text(first)
+  who <- paste0(capitalised(ranks_text(ranks)), if (is.null(place)) {
+    " were lost with their fork server."
+  } else {
+    paste0(" (", place, ") were lost: ", end_text(first), ".")
+  })
   if (first$kind == "given_up") {
     inform_muster("given_up", who,
       details = c(end_reason(first), "They are not replaced."), worker = ranks, pid = pids
@@ -52,7 +61,7 @@ announce_event <- function(event) {
   if (event$kind == "redrawn") {
     return(warn_rng(event))
   }
-  who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", end_text(event), ".")
+  who <- paste0(worker_shown(event$worker, event), " was lost: ", end_text(event), ".")
   if (event$kind == "given_up") {
     inform_muster("given_up", who,
       details = c(end_reason(event), "It is not replaced.", output_lines(event$output, 5L)),
@@ -125,7 +134,7 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
   if (loss$lacks != 0L) {
     return(abort_lacks(what, loss$worker, loss$lacks, loss$output, call, hints, ...))
   }
-  abort_muster(if (late) "timeout" else "lost",
+  abort_there(loss, if (late) "timeout" else "lost",
     if (late) {
       paste0(what, " took longer than ", limit, ", ", short_time(loss$limit), ", and was ended.")
     } else {
@@ -136,7 +145,10 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
     },
     details = if (!late) {
       c(
-        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", end_text(loss), "."),
+        paste0(worker_shown(loss$worker, loss), " ended: ", end_text(loss), "."),
+        if (!is.null(host_end(loss)) && loss$ran > 0) {
+          paste0("The task had run for ", short_time(loss$ran), ".")
+        },
         end_reason(loss), output_lines(loss$output)
       )
     },

@@ -16,6 +16,7 @@ the_cluster$streams <- list() # that clusterSetRNGStream() has set, by cluster a
 the_cluster$drawn <- FALSE # were random numbers drawn without a seed?
 the_cluster$drawn_told <- FALSE # was the user told so?
 the_cluster$verb <- NULL # the verb of parallel's that waits, see new_verb()
+the_cluster$awaited <- NULL # what it waits for, see tell_awaited()
 
 # group_plan() gives the plan of one group: with its own `workers` and `host`.
 group_plan <- function(plan, group) {

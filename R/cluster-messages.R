@@ -125,8 +125,35 @@ exit_text <- function(status) {
   )
 }
 
+# "Worker 3 (pid 24589 on node1, job 4711)". status: of a worker, or of its loss.
+worker_shown <- function(rank, status) {
+  pid <- if (!is.na(status$pid) && status$pid > 0L) paste("pid", status$pid)
+  place <- place_text(status)
+  paste0("Worker ", rank, if (!is.null(c(pid, place))) {
+    paste0(" (", paste(c(pid, place), collapse = " "), ")")
+  })
+}
+
+# "on node1, job 4711", or NULL on this machine.
+place_text <- function(status) {
+  if (has_text(status$host)) {
+    paste0("on ", status$host, if (has_text(status$job)) paste0(", job ", status$job))
+  }
+}
+
+has_text <- function(x) length(x) == 1L && nzchar(x)
+
+# abort_there() is abort_muster(), with fields `host` and `job` for what was on another host.
+abort_there <- function(status, ...) {
+  place <- Filter(has_text, unclass(status)[c("host", "job")])
+  do.call(abort_muster, c(list(...), place), quote = TRUE)
+}
+
 # Includes who killed it, as far as that can be known: the system doesn't tell who sent a signal.
 end_text <- function(status) {
+  if (identical(status$how, exits[["unknown"]]) && !is.null(said <- host_end(status))) {
+    return(said)
+  }
   switch(killed_by(status),
     muster = "killed by muster",
     unknown = paste0(exit_text(status), " from an unknown sender"),
@@ -344,11 +371,16 @@ abort_lost <- function(node, rank, call) {
   if (status$lacks != 0L) {
     abort_short(node, rank, status, call)
   }
-  abort_muster("lost", paste0("Worker ", rank, " (pid ", status$pid, ") is lost."),
-    details = c(
-      paste0("It ended: ", end_text(status), "."), end_reason(status, status$failure),
-      output_lines(status$output)
-    ),
+  never <- is.na(status$pid) && !is.null(refused <- host_refusal(node))
+  abort_there(status, "lost", paste0(worker_shown(rank, status), " is lost."),
+    details = if (never) {
+      c("No workers could start on its host:", refused)
+    } else {
+      c(
+        paste0("It ended: ", end_text(status), "."), end_reason(status, status$failure),
+        output_lines(status$output)
+      )
+    },
     hints = "The other workers remain usable, as in cl[-n].",
     worker = rank, pid = status$pid, exit_code = exit_field(status, "code"),
     signal = exit_field(status, "signal"), killed_by = killed_by(status), output = status$output,

@@ -3,16 +3,56 @@
 
 # Called from C some times a second while a verb waits: shows how far it is.
 verb_waits <- function() {
-  if (is.null(the_cluster$verb) && is.null(progress_kind(NULL))) {
-    return()
-  }
+  shows <- !is.null(the_cluster$verb) || !is.null(progress_kind(NULL))
   suspendInterrupts({
     frame <- verb_inside()
     if (!is.null(frame)) {
-      verb <- the_cluster$verb
-      if (is.null(verb) || !identical(verb$frame, frame)) verb <- new_verb(frame)
-      if (!is.null(verb$progress)) show_progress(verb$progress, verb_done(verb))
+      tell_awaited(frame)
+      if (shows) show_verb(frame)
     }
+  })
+}
+
+show_verb <- function(frame) {
+  verb <- the_cluster$verb
+  if (is.null(verb) || !identical(verb$frame, frame)) verb <- new_verb(frame)
+  if (!is.null(verb$progress)) show_progress(verb$progress, verb_done(verb))
+}
+
+# Says once for which workers a verb waits that have no host yet. Which verb it was is kept as text,
+# since its frame refers to the user's data.
+tell_awaited <- function(frame, after = 10L) {
+  name <- paste(sys.nframe(), format(frame))
+  waits <- the_cluster$awaited
+  if (!identical(waits$name, name)) waits <- list(name = name, looks = 0L)
+  waits$looks <- waits$looks + 1L
+  the_cluster$awaited <- waits
+  if (waits$looks != after || !inherits(frame$cl, "muster_cluster")) {
+    return()
+  }
+  away <- Filter(is_awaited, unclass(frame$cl))
+  if (length(away)) {
+    ranks <- vapply(away, .subset2, 0L, "rank")
+    hosts <- unique(vapply(away, awaited_host, ""))
+    inform_muster("waiting", paste0(
+      "Waiting for ", ranks_text(ranks), " on ", paste(hosts, collapse = ", "), "."
+    ), workers = ranks)
+  }
+}
+
+is_awaited <- function(node) {
+  look <- .Call(ffi_node_look, node)
+  is.list(look) && look$state == "pending" && look$owed > 0L
+}
+
+# "host "node1" (asked for 30 s ago)"
+awaited_host <- function(node) {
+  group <- .Call(ffi_nodes_groups, list(node))
+  plan <- the_cluster$plans[[as.character(.subset2(node, "id"))]]$plans[[group]]
+  link <- the_host$hosts[[c(plan$host$key, "none")[1L]]]
+  asked_s <- if (!is.null(link)) proc.time()[["elapsed"]] - link$begun_s
+  paste0(host_shown(plan), if (!is.null(asked_s)) {
+    paste0(" (asked for ", short_time(asked_s), " ago)")
   })
 }
 

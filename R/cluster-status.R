@@ -25,9 +25,10 @@
 #'   likewise, once all its calls have run again (workers that can't be copied: with threads, or
 #'   not forked); `"fresh"`: as it was started;
 #'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()];
-#'   `task`: the `.label` of the task that it evaluates, `NA` without one. It prints with
-#'   units, such as 0.12 s and 34.5 MB, without `healing` where that is `"state"` for all, and
-#'   without `task` where no worker has one; the columns themselves are numbers.
+#'   `task`: the `.label` of the task that it evaluates, `NA` without one; `job`: the number of its
+#'   host's job in a batch system, `NA` where there is none. It prints with units, such as 0.12 s
+#'   and 34.5 MB, without `healing` where that is `"state"` for all, and without `task` and `job`
+#'   where no worker has one; the columns themselves are numbers.
 #'
 #'   `cluster_logs()`: a data frame with a row for each line, oldest first: `worker` (integer),
 #'   `time` (`POSIXct`: when the line came), `task` (the `.label` of the task that printed it, or
@@ -76,7 +77,7 @@ in_units <- function(x) {
     if (is.numeric(x[[name]])) x[[name]] <- vapply(x[[name]], short_time, "")
   }
   if (all(x[["healing"]] == "state")) x$healing <- NULL
-  if (all(is.na(x[["task"]]))) x$task <- NULL
+  for (name in c("task", "job")) if (all(is.na(x[[name]]))) x[[name]] <- NULL
   if (is.numeric(x[["rss"]])) {
     x$rss <- vapply(x$rss, function(bytes) if (is.na(bytes)) "" else bytes_text(bytes), "")
   }
@@ -114,7 +115,7 @@ status_row <- function(node, call) {
     restarts = status$restarts,
     heartbeat = if (status$state %in% away_states) NA_real_ else status$heard_s,
     rss = process[1L], cpu = process[2L], healing = status$healing,
-    task = if (is.null(status$task)) NA_character_ else status$task
+    task = c(status$task, NA_character_)[1L], job = c(status$job, NA_character_)[1L]
   )
 }
 

@@ -6,6 +6,7 @@ the_host$hosts <- list() # links: list(key, pointer, command, facts), by key
 the_host$host_keys <- 0L # how many keys were given
 the_host$launches <- 0L # how many commands of launchers were run
 the_host$reached <- character() # keys of hosts that a start is about to use
+the_host$ends <- list() # how hosts ended, see note_host_end()
 the_host$joins <- FALSE # is join_hosts() at work?
 the_host$begun <- list() # fork servers that boot for it, see begin_joins()
 the_host$watch <- NULL # what it remembers of jobs that are pending
@@ -79,7 +80,8 @@ launch_local <- function(workers = availableCores()) {
 #' waits there for longer than `queue_timeout`. Then the command is ended, which takes a job of this
 #' machine's `srun` back; a job that was asked for through `ssh` stays in its queue, and ends when
 #' it starts: the error has its number. Both have fields `host`, `command` and `output`: the
-#' last lines that the command printed.
+#' last lines that the command printed. If several hosts can't be used, one error names them all:
+#' `host` and `command` have one for each, and `errors` is a list of their errors.
 #' @section Recipes:
 #' Where a client passes its words on as they are, `Rscript -e 'muster::muster_host()'` may stand
 #' for `muster host`, and needs no program `muster` on the `PATH` there. Those that hand them to a

@@ -7,44 +7,6 @@
 # times as often.
 host_silence <- 60
 
-# reach_hosts() gives the plans with the number of workers that each will have: all hosts are
-# reached at once. enough: of how many workers; the plans of hosts that may join later get `later`.
-# One whose number of workers isn't known is waited for.
-reach_hosts <- function(plans, enough) {
-  far <- which(vapply(plans, function(plan) !is.null(plan$host) && !is_asleep(plan), NA))
-  for (plan in plans[far]) begin_link(plan)
-  waiting <- far
-  watch <- new_queue_watch()
-  # The first that fails is the error, not the first that was asked for.
-  while (length(waiting)) {
-    starting <- Filter(function(i) is_starting(plans[[i]]), waiting)
-    for (i in setdiff(waiting, starting)) {
-      link <- finish_first_link(plans[[i]])
-      if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
-    }
-    waiting <- starting
-    if (length(waiting) && is_enough(plans, waiting, enough)) {
-      for (i in waiting) plans[[i]]$later <- TRUE
-      break
-    }
-    if (length(waiting)) wait_for_some(plans[waiting], watch)
-  }
-  plans
-}
-
-is_enough <- function(plans, waiting, enough) {
-  known <- function(plan) !is.null(plan$workers)
-  there <- Filter(Negate(is_asleep), plans[setdiff(seq_along(plans), waiting)])
-  all(vapply(plans, known, NA)) && length(there) > 0L &&
-    sum(vapply(there, `[[`, 0L, "workers")) >= enough
-}
-
-# Waits a moment for hosts that start, longer for none of them than it has.
-wait_for_some <- function(plans, watch) {
-  .Call(ffi_remote_wait, the_host$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
-  for (failed in watch_jobs(plans, watch)) stop(failed$error) # tidy: raised above
-}
-
 is_starting <- function(plan) {
   link <- the_host$hosts[[plan$host$key]]
   !is.null(link) && identical(.Call(ffi_remote_state, link$pointer)$state, "starting")
@@ -129,9 +91,10 @@ finish_link <- function(plan) {
   check_facts(link$facts, plan)
   .Call(
     ffi_remote_is, link$pointer, link$facts$build,
-    if (is.null(plan$host$name)) link$facts$node else plan$host$name,
+    c(c(plan$host$name, link$facts$node)[1L], link$facts$job),
     identical(link$facts$processes, process_space())
   )
+  note_host_end(plan, link, NULL)
   up <- TRUE
   if (is_queued(plan) && plan$policy[1L] > 0) link$look_s <- proc.time()[["elapsed"]] + 2
   the_host$hosts[[link$key]] <- link
@@ -177,8 +140,13 @@ link_loss <- function(plan, link) {
   .Call(ffi_remote_wait, link$pointer, 1) # for its last words
   state <- .Call(ffi_remote_state, link$pointer)
   known <- why_ended(plan, state, state$output)
-  if (!is.null(known$said)) {
-    return(known$said)
+  said <- known$said
+  if (identical(known$reason, "time") && !is.null(plan$host$time)) {
+    said <- sub("[.]$", paste0(" (", plan$host$time, ")."), said)
+  }
+  note_host_end(plan, link, if (is.null(said)) "Its host is gone." else said)
+  if (!is.null(said)) {
+    return(said)
   }
   c(
     if (state$why != "closed" && nzchar(state$error)) paste0("The reason: ", state$error, "."),
@@ -586,6 +554,7 @@ join_host <- function(plan, id, group, begun) {
   }
   the_cluster$plans[[id]]$later <- setdiff(kept$later, group)
   the_cluster$plans[[id]]$tries[[as.character(group)]] <- NULL
+  the_cluster$plans[[id]]$refused[[as.character(group)]] <- if (failed) conditionMessage(joined)
   if (failed) the_cluster$plans[[id]]$lost <- union(kept$lost, group)
   if (failed) {
     inform_muster("server", paste0("No workers can start on ", where, "."),

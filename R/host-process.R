@@ -73,8 +73,15 @@ host_facts <- function() {
     r = paste(R.version$major, sub("[.].*", "", R.version$minor), sep = "."),
     endian = .Platform$endian, node = node_name(), pid = Sys.getpid(),
     cores = unname(availableCores()), root = temp_root(), tmpdir = Sys.getenv("TMPDIR", NA),
-    processes = process_space()
+    processes = process_space(), job = job_number()
   )
+}
+
+# The number of the job that this process is in, "" if it is in none.
+job_number <- function() {
+  sge <- if (nzchar(Sys.getenv("SGE_TASK_ID"))) "JOB_ID" # others call their variables so, too
+  numbers <- Sys.getenv(c("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", sge))
+  c(numbers[nzchar(numbers)], "")[[1L]]
 }
 
 # Slurm's nodes have names of their own.

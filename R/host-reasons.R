@@ -128,3 +128,36 @@ launch_failure <- function(host, output, code) {
   }
   list(reason = "other")
 }
+
+# ---- How hosts ended
+
+# note_host_end() keeps why a plan's host is gone, for what is said of its workers; NULL: it is
+# there.
+note_host_end <- function(plan, link, why) {
+  name <- c(plan$host$name, link$facts$node)[1L]
+  if (is.null(name)) {
+    return()
+  }
+  key <- paste(name, c(link$facts$job, "")[1L], sep = "\n")
+  the_host$ends[[key]] <- why
+  the_host$ends <- utils::tail(the_host$ends, 1000L)
+}
+
+# host_end() gives how the host of a lost worker ended, as the end of a sentence, or NULL.
+host_end <- function(status) {
+  if (!has_text(status$host)) {
+    return(NULL)
+  }
+  said <- the_host$ends[[paste(status$host, c(status$job, "")[1L], sep = "\n")]]
+  if (is.null(said)) NULL else sub("^I", "i", sub("[.]$", "", said))
+}
+
+# host_refusal() says why no workers could start on the host of this node's worker, or gives NULL.
+host_refusal <- function(node) {
+  group <- .Call(ffi_nodes_groups, list(node))
+  if (is.na(group[1L])) {
+    return(NULL)
+  }
+  kept <- the_cluster$plans[[as.character(.subset2(node, "id"))]]
+  kept$refused[[as.character(group[1L])]]
+}

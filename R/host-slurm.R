@@ -48,7 +48,8 @@
 #' `muster_error_timeout` when one is pending for longer than `queue_timeout`, or runs and doesn't
 #' answer within `getOption("muster.start_timeout")` seconds (default 120). Both have fields
 #' `command`, `output` (the last lines that srun printed) and `reason`: `"partition"`, `"account"`,
-#' `"request"` (Slurm has no such resources), `"slurm"` (it can't be asked), `"pending"`,
+#' `"request"` (Slurm has no such resources, or can never start the job), `"slurm"` (it can't be
+#' asked), `"pending"`,
 #' `"cancelled"`, `"time"`, `"memory"`, `"node"` (it failed), `"preempted"`, `"R"` (no Rscript can
 #' be run there), `"muster"` (it isn't installed there), `"version"` (another one is), or `"other"`.
 #' No job is left.
@@ -82,6 +83,12 @@ launch_slurm <- function(jobs = NULL, workers = NULL, ..., partition = NULL, acc
   if (!is.null(workers)) workers <- check_count(workers, "workers", max = 10000L, call = call)
   asked <- list(partition = partition, account = account, mem = memory, time = time)
   asked <- asked[lengths(asked) > 0L]
+  if (is.numeric(time)) {
+    abort_muster("input", "`time` must be a string: a number doesn't say of what.",
+      hints = "As for srun: \"60\" are minutes; \"1:30:00\", \"2-12\" (two days and twelve hours).",
+      argument = "time", call = call
+    )
+  }
   for (name in names(asked)) {
     check_string(asked[[name]], if (name == "mem") "memory" else name, call)
   }
@@ -103,7 +110,8 @@ launch_slurm <- function(jobs = NULL, workers = NULL, ..., partition = NULL, acc
   words <- c(if (!is.null(workers)) paste0("-c", workers), asked, options)
   host <- list(
     command = slurm_command(words, prologue, rscript), by = "slurm",
-    unset = if (inside) slurm_variables(), queued = TRUE, queue_timeout = queue_timeout
+    unset = if (inside) slurm_variables(), queued = TRUE, queue_timeout = queue_timeout,
+    time = time
   )
   one <- list(workers = workers, host = host)
   new_launcher(rep(list(one), if (is.null(jobs)) 1L else jobs))
@@ -223,6 +231,7 @@ check_job <- function(plan, jobs, now_s) {
     return(check_running(plan, now_s, now_s))
   }
   the_host$hosts[[key]]["ran_s"] <- list(NULL)
+  if (grepl(never_starts, job[["reason"]])) abort_never(plan, link, job)
   if (now_s - link$begun_s > plan$host$queue_timeout) {
     abort_muster("timeout",
       paste0("Job ", job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
@@ -234,6 +243,24 @@ check_job <- function(plan, jobs, now_s) {
     )
   }
   paste0(job[["id"]], " (", job[["reason"]], ")")
+}
+
+# Reasons of squeue for which a job stays pending until somebody changes it, or the cluster.
+never_starts <- paste0(
+  "^(PartitionConfig|Partition(Node|Time)Limit|BadConstraints|InvalidAccount|InvalidQOS|",
+  "AccountNotAllowed|QOSNotAllowed|JobHeld.*|DependencyNeverSatisfied|MaxMemPerLimit|",
+  "(Assoc|QOS)Max[A-Za-z]*PerJob[A-Za-z]*)$"
+)
+
+abort_never <- function(plan, link, job) {
+  abort_muster("launch",
+    paste0("Job ", job[["id"]], " of Slurm can never start: ", job[["reason"]], "."),
+    hints = c(
+      "See `scontrol show job` and sinfo, and the arguments of launch_slurm().",
+      paste("The command:", link$command)
+    ),
+    command = link$command, reason = "request", job = job[["id"]], output = "", call = plan$call
+  )
 }
 
 # A command that doesn't wait in a queue, since `since_s` at the latest, has the time of any other.

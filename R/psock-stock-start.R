@@ -257,6 +257,10 @@ launch_hint <- function(o, status) {
     ))
   }
   if (!o$local && identical(code, 255L)) {
+    known <- launch_failure(list(by = "ssh"), paste0(status$output, log_lines(o)), code)
+    if (known$reason %in% c("name", "key", "network")) {
+      return(known$hint)
+    }
     o$revtunnel <- FALSE
     return(paste0(
       "The login failed. It must work without a password: ", login_command(o, 1L), " date"

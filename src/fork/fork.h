@@ -179,6 +179,7 @@ char **mst_spawn_env(const char *const *env);
 
 struct mst_host {
   const char *name; // as nodes show it
+  const char *job;  // the number of its job in a batch system, or NULL
   // What its workers must have in common with the session: its build, NULL: the session's own.
   const char *build;
   // A path there is the same file here: the session removes what workers leave.

@@ -13,11 +13,13 @@
 
 #define MST_REMOTE_NAME_MAX 256u
 #define MST_REMOTE_BUILD_MAX 64u
+#define MST_REMOTE_JOB_MAX 64u
 
 struct mst_remote {
   struct mst_host
       host; // first member: casts both ways; must outlive its workers
   char name[MST_REMOTE_NAME_MAX];
+  char job[MST_REMOTE_JOB_MAX];
   char build[MST_REMOTE_BUILD_MAX];
   struct mst_loop *loop, *prints;
   struct mst_relay_thread *relay;
@@ -32,7 +34,8 @@ struct mst_remote {
   uint8_t has_facts;
   uint8_t gone;   // the channel has ended
   uint8_t leaves; // the host process was told to end
-  uint8_t waits;  // its command may wait in a queue: it doesn't see that the link ends
+  uint8_t
+      waits; // its command may wait in a queue: it doesn't see that the link ends
   int64_t end_ns; // when its end began, or 0
 };
 

@@ -9,6 +9,8 @@
 void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
   free(loss->output);
+  free(loss->host);
+  free(loss->job);
   free(loss->reason);
   free(loss);
 }

@@ -8,8 +8,9 @@
 
 static struct mst_loss *loss_of(const struct mst_calls *calls,
                                 const struct mst_worker *worker,
-                                enum mst_loss_kind kind, const char *words) {
-  return mst_worker_loss(worker, calls->id, kind, words);
+                                enum mst_loss_kind kind,
+                                const struct mst_judged *known) {
+  return mst_worker_loss(worker, calls->id, kind, known);
 }
 
 static void tell(struct mst_calls *calls, struct mst_loss *loss) {
@@ -29,9 +30,9 @@ static int64_t limit_of(const struct mst_calls *calls,
 
 void mst_worker_fail_first(struct mst_calls *calls, struct mst_worker *worker,
                            enum mst_loss_kind kind, uint32_t attempts,
-                           const char *words) {
+                           const struct mst_judged *known) {
   struct mst_call *call = worker->mailbox.first;
-  struct mst_loss *loss = loss_of(calls, worker, kind, words);
+  struct mst_loss *loss = loss_of(calls, worker, kind, known);
   if (loss != NULL) {
     loss->call = call->id;
     loss->attempts = attempts;
@@ -39,6 +40,8 @@ void mst_worker_fail_first(struct mst_calls *calls, struct mst_worker *worker,
     loss->tag = call->tag;
     loss->limit_ns = limit_of(calls, call);
     loss->own_limit = call->timeout_ns > 0;
+    if (call->sent && worker->lost_ns != NEVER)
+      loss->ran_ns = worker->lost_ns - worker->head_ns;
   }
   if (!call->cancelled) {
     call->loss = loss;
@@ -67,7 +70,7 @@ static void wait_no_more(struct mst_calls *calls, struct mst_worker *worker) {
 }
 
 void mst_worker_leave(struct mst_calls *calls, struct mst_worker *worker,
-                      int told, const char *words) {
+                      int told, const struct mst_judged *known) {
   worker->dead = 1;
   worker->resuming = worker->moves = 0;
   wait_no_more(calls, worker);
@@ -78,7 +81,7 @@ void mst_worker_leave(struct mst_calls *calls, struct mst_worker *worker,
     next = call->next;
     call->sent = 0;
     if (!call->is_task) continue; // its verb sees that the worker is dead
-    call->loss = loss_of(calls, worker, MST_LOSS_GIVEN_UP, words);
+    call->loss = loss_of(calls, worker, MST_LOSS_GIVEN_UP, known);
     if (call->loss != NULL) {
       call->loss->call = call->id;
       call->loss->attempts = 1;
@@ -94,7 +97,7 @@ void mst_worker_leave(struct mst_calls *calls, struct mst_worker *worker,
       (worker->sys_errno == 0 || worker->journal.incomplete)) {
     mst_due_add(&calls->pool.due, worker, MST_DO_FORGET);
   }
-  if (told) tell(calls, loss_of(calls, worker, MST_LOSS_GIVEN_UP, words));
+  if (told) tell(calls, loss_of(calls, worker, MST_LOSS_GIVEN_UP, known));
 }
 
 // redraws tells whether a replay changes what the worker keeps, strays whether it ends at another
@@ -136,11 +139,11 @@ static void set_alone(struct mst_calls *calls, struct mst_worker *worker,
 }
 
 static void restart(struct mst_calls *calls, struct mst_worker *worker,
-                    const char *words) {
+                    const struct mst_judged *known) {
   // A worker that had no process replaces one whose loss was already reported.
   struct mst_loss *event =
       worker->pid == 0 ? NULL
-                       : loss_of(calls, worker, MST_LOSS_RESTARTED, words);
+                       : loss_of(calls, worker, MST_LOSS_RESTARTED, known);
   if (event != NULL) {
     event->oom = worker->oom;
     event->again = worker->mailbox.count;
@@ -207,26 +210,27 @@ static void launch_later(struct mst_calls *calls, struct mst_worker *worker) {
 
 // carry_out carries out a verdict, calls first.
 static void carry_out(struct mst_calls *calls, struct mst_worker *worker,
-                      const struct mst_verdict *verdict, const char *words) {
+                      const struct mst_verdict *verdict,
+                      const struct mst_judged *known) {
   (void)mst_mailbox_drop_cancelled(&worker->mailbox, 1);
   if (verdict->late) {
-    mst_worker_fail_first(calls, worker, MST_LOSS_TIMEOUT, 1, words);
+    mst_worker_fail_first(calls, worker, MST_LOSS_TIMEOUT, 1, known);
   }
   if (verdict->attempts > 0) {
     mst_worker_fail_first(calls, worker, MST_LOSS_POISON, verdict->attempts,
-                          words);
+                          known);
   }
   if (verdict->why != MST_WHY_NONE) mst_worker_fail(worker, verdict->why);
   switch (verdict->how) {
   case MST_RECOVER_NOW:
-    restart(calls, worker, words);
+    restart(calls, worker, known);
     break;
   case MST_RECOVER_LATER:
     launch_later(calls, worker);
     break;
   case MST_RECOVER_GIVE_UP:
   case MST_RECOVER_LEAVE:
-    mst_worker_leave(calls, worker, verdict->how == MST_RECOVER_GIVE_UP, words);
+    mst_worker_leave(calls, worker, verdict->how == MST_RECOVER_GIVE_UP, known);
     break;
   }
 }
@@ -246,7 +250,7 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t index,
                    worker->stop_ns != NEVER || worker->dead;
   const struct mst_verdict verdict =
       mst_recover_judge(worker, &calls->policy, judged, ends, now_ns);
-  carry_out(calls, worker, &verdict, judged->words);
+  carry_out(calls, worker, &verdict, judged);
   free(judged->words);
 }
 

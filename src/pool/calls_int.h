@@ -59,7 +59,7 @@ struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
 void mst_worker_lost(struct mst_calls *calls, struct mst_worker *worker);
 // mst_worker_leave gives the worker up: its calls fail. told: the user gets an event.
 void mst_worker_leave(struct mst_calls *calls, struct mst_worker *worker,
-                      int told, const char *words);
+                      int told, const struct mst_judged *known);
 // mst_worker_return prepares the return of a worker that has left.
 void mst_worker_return(struct mst_worker *worker);
 // mst_worker_ready: its incarnation is ready, and its journal is replayed.
@@ -77,7 +77,7 @@ void mst_worker_replayed(struct mst_calls *calls, struct mst_worker *worker,
 // mst_worker_fail_first fails the oldest call, because of a loss.
 void mst_worker_fail_first(struct mst_calls *calls, struct mst_worker *worker,
                            enum mst_loss_kind kind, uint32_t attempts,
-                           const char *words);
+                           const struct mst_judged *known);
 // mst_worker_time checks a mailbox's limits and signs of life.
 void mst_worker_time(struct mst_calls *calls, struct mst_worker *worker,
                      int64_t slept_ns);

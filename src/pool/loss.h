@@ -51,6 +51,8 @@ struct mst_loss {
   uint8_t ours;      // muster killed it; `why` gives the reason
   uint8_t fresh_rng; // its random number stream is lost
   char *output;      // the last lines it printed; owned
+  char *host, *job;  // where it was, unless on this machine; owned, or NULL
+  int64_t ran_ns;    // for how long it had evaluated the call that fails, or 0
   enum mst_why why;  // why it was given up
   char *reason;      // the text of MST_WHY_TOLD; owned
   int32_t tag;       // of the call that fails

@@ -91,7 +91,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   peer->launcher = launcher;
   peer->host = launcher->host;
   peer->worker->journal.keeps = peer->host != &peer->cluster->session->here;
-  mst_tail_free(&peer->conduit.output.tail); // its last words were for users until now
+  mst_tail_free(
+      &peer->conduit.output.tail); // its last words were for users until now
   if (peer->standby.chan.fd >= 0) {
     rc = mst_standby_launch(peer, err);
   } else {
@@ -154,6 +155,8 @@ void mst_peer_judge(struct mst_peer *peer) {
       &peer->conduit); // what it said of itself, or of a task
   struct mst_judged judged = {
       .words = last_words(peer),
+      .host = host == &peer->cluster->session->here ? NULL : host->name,
+      .job = host->job,
       .sys_errno = mst_peer_lacks(peer),
       .oom = mst_host_lacked_memory(host, mst_clock_now()) != 0};
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,

@@ -24,9 +24,13 @@ void mst_worker_forget_why(struct mst_worker *worker) {
   worker->failure = NULL;
 }
 
+static char *copy_of(const char *text) {
+  return text == NULL ? NULL : strdup(text);
+}
+
 struct mst_loss *mst_worker_loss(const struct mst_worker *worker,
                                  uint32_t cluster, enum mst_loss_kind kind,
-                                 const char *words) {
+                                 const struct mst_judged *known) {
   struct mst_loss *loss = calloc(1, sizeof *loss);
   if (loss == NULL) return NULL;
   loss->kind = kind;
@@ -37,7 +41,11 @@ struct mst_loss *mst_worker_loss(const struct mst_worker *worker,
   loss->number = worker->exit_number;
   loss->ours = worker->ours;
   loss->sys_errno = worker->sys_errno;
-  if (words != NULL) loss->output = strdup(words);
+  if (known != NULL) {
+    loss->output = copy_of(known->words);
+    loss->host = copy_of(known->host);
+    loss->job = copy_of(known->job);
+  }
   loss->why = worker->why;
   if (worker->failure != NULL) loss->reason = strdup(worker->failure);
   return loss;

@@ -23,6 +23,8 @@
 // What the session knows of an end.
 struct mst_judged {
   char *words; // its last output, or NULL
+  // Where it was, unless on this machine, and the number of its job, or NULL.
+  const char *host, *job;
   // The kernel has killed something for memory, not attributed to another worker.
   uint8_t oom;
   int32_t sys_errno; // the shortage that its process reported, or 0
@@ -57,10 +59,10 @@ void mst_worker_fail_told(struct mst_worker *worker, const char *text);
 void mst_worker_forget_why(struct mst_worker *worker);
 // mst_worker_lost_state tells why a worker's state can't be restored.
 enum mst_why mst_worker_lost_state(const struct mst_worker *worker);
-// mst_worker_loss describes how this incarnation ended. Allocates. NULL if memory is short: then
-// nobody is told, and all else goes on.
+// mst_worker_loss describes how this incarnation ended. known may be NULL. Allocates. NULL if
+// memory is short: then nobody is told, and all else goes on.
 struct mst_loss *mst_worker_loss(const struct mst_worker *worker,
                                  uint32_t cluster, enum mst_loss_kind kind,
-                                 const char *words);
+                                 const struct mst_judged *known);
 
 #endif

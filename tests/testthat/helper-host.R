@@ -18,6 +18,14 @@ local_late <- function(workers = 1L, command = host_command(), frame = parent.fr
   list(file = file, launcher = launch_command(wait, workers, "far"))
 }
 
+# The host process of the last worker.
+far_host <- function(cl) parent_of(parent_of(cl[[length(cl)]]$pid))
+
+# As outside of any job of Slurm.
+outside <- function(frame = parent.frame()) {
+  local_variables(SLURM_JOB_ID = "", SLURM_JOB_NODELIST = "", SLURM_NODELIST = "", frame = frame)
+}
+
 # A folder on the PATH with stand-ins for clients, see stand-ins.sh, and with muster. Returns it.
 local_clients <- function(frame = parent.frame()) {
   dir <- local_folder(frame)

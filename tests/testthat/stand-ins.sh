@@ -93,7 +93,9 @@ case $client in
       *%L*)
         while [ "$1" != -n ]; do shift; done
         [ ! -e "$STAND_INS/left" ] || echo "$2|$(cat "$STAND_INS/left")" ;;
-      *) [ ! -e "$STAND_INS/pending" ] || echo "$(cat "$STAND_INS/pending")|4711|Priority" ;;
+      *)
+        reason=$(cat "$STAND_INS/reason" 2>/dev/null || echo Priority)
+        [ ! -e "$STAND_INS/pending" ] || echo "$(cat "$STAND_INS/pending")|4711|$reason" ;;
     esac ;;
   scancel)
     echo "$*" >>"$STAND_INS/cancelled"

@@ -4,7 +4,7 @@ test_cluster("the status of each worker is a row", {
   status <- cluster_status(cl)
   expect_identical(names(status), c(
     "worker", "host", "pid", "state", "done", "running", "restarts", "heartbeat", "rss", "cpu",
-    "healing", "task"
+    "healing", "task", "job"
   ))
   expect_identical(status$worker, 1:2)
   expect_identical(status$done, c(0, 1))

@@ -68,7 +68,9 @@ test_cluster("a host that doesn't come after all is given up, until cluster_resi
   expect_identical(got$messages, "muster_message_server")
   expect_match(got$text, "No workers can start on host \"far\".", fixed = TRUE)
   expect_match(got$text, "closed today", fixed = TRUE)
-  expect_error(clusterCall(cl, function() 5), "no other can start", class = "muster_error_lost")
+  expect_error(clusterCall(cl, function() 5), "No workers could start on its host",
+    class = "muster_error_lost"
+  )
   file.create(file)
   back <- healed(cluster_resize(cl, 2))
   expect_identical(clusterCall(back$value, function() 5), list(5, 5))

@@ -1,9 +1,6 @@
 # Workers behind a link, as on another host: the command leads to a host process on this machine.
 # With MUSTER_TEST_HOST=yes all clusters of this folder are.
 
-# The host process of the last worker.
-far_host <- function(cl) parent_of(parent_of(cl[[length(cl)]]$pid))
-
 test_that("launch_command() checks its arguments and prints the command", {
   expect_error(launch_command(), class = "muster_error_input")
   expect_error(launch_command(""), class = "muster_error_input")
@@ -293,7 +290,7 @@ test_cluster("a host that can't be reached again is given up, and the others go 
   got <- healed(cluster_map(cl, 1:20, function(i) i))
   expect_identical(got$value, as.list(1:20))
   expect_true("muster_message_server" %in% got$messages)
-  expect_error(healed(clusterCall(cl, function() 5)), "no other can start",
+  expect_error(healed(clusterCall(cl, function() 5)), "No workers could start on its host",
     class = "muster_error_lost"
   )
   expect_identical(cluster_status(cl)$state, c("idle", "lost"))

@@ -1,10 +1,6 @@
 # Jobs of Slurm, with stand-ins for its clients, see stand-ins.sh. full/test-host-slurm.R has a
 # real Slurm.
 
-outside <- function(frame = parent.frame()) {
-  local_variables(SLURM_JOB_ID = "", SLURM_JOB_NODELIST = "", SLURM_NODELIST = "", frame = frame)
-}
-
 test_that("launch_slurm() checks its arguments", {
   outside()
   expect_error(launch_slurm(0), "`jobs`", class = "muster_error_input")

@@ -51,10 +51,10 @@ static SEXP pid_of(uint32_t pid) {
 // describe_peer describes a worker for R code.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
-      "worker",  "pid",       "state",   "done",    "how",
-      "number",  "output",    "failure", "tempdir", "restarts",
-      "heard_s", "running_s", "owed",    "oom",     "ours",
-      "lacks",   "healing",   "here",    "task"};
+      "worker", "pid",     "state",   "done",     "how",     "number",
+      "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
+      "owed",   "oom",     "ours",    "lacks",    "healing", "here",
+      "task",   "host",    "job"};
   static const char *const healings[] = {[MST_HEALING_NONE] = "none",
                                          [MST_HEALING_FRESH] = "fresh",
                                          [MST_HEALING_REPLAY] = "replay",
@@ -66,7 +66,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   const char *state = look.suspect ? "suspect"
                       : sleeps     ? "asleep"
                                    : mst_worker_state_name(look.state);
-  SEXP list = PROTECT(ffi_list(19, names));
+  SEXP list = PROTECT(ffi_list(21, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(look.pid));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -89,6 +89,12 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(look.sys_errno));
   SET_VECTOR_ELT(list, 16, Rf_mkString(healings[look.healing]));
   SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(peer->host->shares_processes));
+  const struct mst_session *session = peer->cluster->session;
+  if (peer->host != &session->here && peer->host != &session->nowhere_host) {
+    SET_VECTOR_ELT(list, 19, Rf_mkString(peer->host->name));
+    if (peer->host->job != NULL)
+      SET_VECTOR_ELT(list, 20, Rf_mkString(peer->host->job));
+  }
   if (look.began_ns != INT64_MAX)
     SET_VECTOR_ELT(list, 18, ffi_label(peer->worker->mailbox.first));
   UNPROTECT(1);

@@ -18,12 +18,12 @@ SEXP ffi_why(enum mst_why why, char *const *text) {
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
-      "kind",   "cluster",  "worker", "pid",   "how",       "number",
-      "call",   "attempts", "again",  "oom",   "fresh_rng", "output",
-      "reason", "tag",      "ours",   "lacks", "limit",     "own_limit"};
+      "kind",     "cluster", "worker", "pid",       "how",    "number", "call",
+      "attempts", "again",   "oom",    "fresh_rng", "output", "reason", "tag",
+      "ours",     "lacks",   "limit",  "own_limit", "host",   "job",    "ran"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
                                       "given_up", "redrawn"};
-  SEXP list = PROTECT(ffi_list(18, names));
+  SEXP list = PROTECT(ffi_list(21, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(kinds[loss->kind]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)loss->cluster));
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)loss->worker + 1));
@@ -43,6 +43,9 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(loss->sys_errno));
   SET_VECTOR_ELT(list, 16, Rf_ScalarReal((double)loss->limit_ns / 1e9));
   SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(loss->own_limit));
+  SET_VECTOR_ELT(list, 18, ffi_text_at(&loss->host));
+  SET_VECTOR_ELT(list, 19, ffi_text_at(&loss->job));
+  SET_VECTOR_ELT(list, 20, Rf_ScalarReal((double)loss->ran_ns / 1e9));
   UNPROTECT(1);
   return list;
 }

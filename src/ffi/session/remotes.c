@@ -222,15 +222,18 @@ SEXP ffi_remote_state(SEXP pointer) {
   return list;
 }
 
-// ffi_remote_is says what the host is: its workers' build (the host process's own), how it is
-// called, and whether its pids are those of processes here.
-SEXP ffi_remote_is(SEXP pointer, SEXP build, SEXP name, SEXP here) {
+// ffi_remote_is says what the host is: its workers' build (the host process's own), c(how it is
+// called, the number of its job or ""), and whether its pids are those of processes here.
+SEXP ffi_remote_is(SEXP pointer, SEXP build, SEXP names, SEXP here) {
   struct mst_remote *remote = ffi_remote_of(pointer);
   if (remote == NULL) return R_NilValue;
   strncpy(remote->build, Rf_translateCharUTF8(STRING_ELT(build, 0)),
           sizeof remote->build - 1);
-  strncpy(remote->name, Rf_translateCharUTF8(STRING_ELT(name, 0)),
+  strncpy(remote->name, Rf_translateCharUTF8(STRING_ELT(names, 0)),
           sizeof remote->name - 1);
+  strncpy(remote->job, Rf_translateCharUTF8(STRING_ELT(names, 1)),
+          sizeof remote->job - 1);
+  remote->host.job = remote->job[0] == '\0' ? NULL : remote->job;
   remote->host.shares_processes = Rf_asLogical(here) == 1;
   return R_NilValue;
 }

@@ -161,7 +161,7 @@ SEXP ffi_server_end(SEXP server);
 SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays);
 SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
-SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
+SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP names, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
 SEXP ffi_remote_leaves(SEXP pointer);
 SEXP ffi_remote_owner(SEXP remote, SEXP id);
@@ -237,7 +237,9 @@ SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
 SEXP ffi_task_log(SEXP task, SEXP text);
 // pieces.c
-SEXP ffi_pieces_new(SEXP numbers);
+SEXP ffi_map_begin(SEXP nodes, SEXP content, SEXP numbers);
+SEXP ffi_piece_submit(SEXP nodes, SEXP args, SEXP needs, SEXP limits,
+                      SEXP label, SEXP pieces);
 SEXP ffi_pieces_next(SEXP pieces);
 SEXP ffi_pieces_at(SEXP pieces, SEXP numbers, SEXP workers);
 SEXP ffi_pieces_over(SEXP pieces, SEXP piece);
