@@ -5,7 +5,7 @@
 
 # What this session knows of its maps.
 the_map <- new.env(parent = emptyenv())
-the_map$paced <- NULL # the last map's job, and what its elements took: list(job, seconds)
+the_map$paced <- NULL # what the last map took: list(cluster, job, seconds for each element)
 the_map$results <- NULL # of the last map, if it was ended early
 the_map$own_groups <- 0 # how many groups of own_group() there were
 the_map$named <- character() # large objects that messages have named
@@ -37,13 +37,20 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   map$priority <- if (is.null(terms$priority)) 0L else terms$priority
   map$group <- if (isTRUE(terms$group > 0)) terms$group else own_group()
   map$label <- terms$label
-  hold_job(map)
-  retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
-  heals <- map$held[[4L]]
-  map$queue <- .Call(ffi_pieces_new, as.double(c(
-    map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead,
-    if (identical(the_map$paced$job, map$job_name)) the_map$paced$seconds else 0
+  id <- .subset2(.subset2(cl, 1L), "id")
+  paced <- if (identical(the_map$paced$cluster, id)) the_map$paced
+  held <- .Call(ffi_map_begin, cl, job, as.double(c(
+    map$n, length(cl), c(terms$retries, NA)[1L], terms$speculate, terms$timeout, map$ahead,
+    if (is.null(paced)) c(-1, 0) else c(paced$job, paced$seconds)
   )))
+  if (is.integer(held)) {
+    abort_submit(cl, held, call)
+  }
+  map$cluster <- id
+  map$held <- held[1L]
+  map$job_number <- held[[2L]]
+  map$queue <- held[[3L]]
+  map$action <- held[[4L]] # the next one, if it is known
   map
 }
 
@@ -58,7 +65,9 @@ run_map <- function(map, progress) {
   })
   map$progress <- new_progress(progress, map$n, map$words$some)
   withCallingHandlers(go_through(map), interrupt = function(c) map$stopped <- TRUE)
-  the_map$paced <- list(job = map$job_name, seconds = .Call(ffi_pieces_each, map$queue))
+  the_map$paced <- list(
+    cluster = map$cluster, job = map$job_number, seconds = .Call(ffi_pieces_each, map$queue)
+  )
   whole <- TRUE
 }
 
@@ -80,15 +89,6 @@ heed_news <- function(map) {
   if (!is.null(news)) map$heed(news)
 }
 
-hold_job <- function(map) {
-  held <- .Call(ffi_job_hold, map$cl, map$job)
-  if (is.integer(held)) {
-    abort_submit(map$cl, held, map$call)
-  }
-  map$held <- held
-  map$job_name <- list(.subset2(.subset2(map$cl, 1L), "id"), held[[2L]])
-}
-
 # Also runs after an error or an interrupt.
 map_leave <- function(map) {
   end_progress(map$progress)
@@ -98,14 +98,20 @@ map_leave <- function(map) {
 
 # Carries out the pending actions.
 map_submit <- function(map) {
-  while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
+  action <- map$action
+  map$action <- NULL
+  if (is.null(action)) action <- .Call(ffi_pieces_next, map$queue)
+  while (!is.null(action)) {
     if (action[1L] == piece_do[["run"]]) {
-      submit_piece(map, action)
-    } else if (action[1L] == piece_do[["cancel"]]) {
+      action <- submit_piece(map, action)
+      next
+    }
+    if (action[1L] == piece_do[["cancel"]]) {
       task_cancel(map$tasks[piece_numbers(map) == action[2L]])
     } else {
       tell_places(map)
     }
+    action <- .Call(ffi_pieces_next, map$queue)
   }
 }
 
@@ -121,6 +127,7 @@ tell_places <- function(map) {
   .Call(ffi_pieces_at, map$queue, piece_numbers(map), match(at, ranks))
 }
 
+# Gives the next action.
 submit_piece <- function(map, action) {
   piece <- list2env(list(
     number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L]),
@@ -129,21 +136,24 @@ submit_piece <- function(map, action) {
   nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
   x <- elements_at(map, piece$first:piece$last)
-  arguments <- list(map$held[[2L]], x, stream, piece$first, action[8L])
-  task <- .Call(
-    ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
-    as.double(c(action[5L], map$timeout, 0, map$priority, action[7L], map$group)), map$label
+  arguments <- list(map$job_number, x, stream, piece$first, action[8L])
+  submitted <- .Call(
+    ffi_piece_submit, nodes, arguments, map$held,
+    as.double(c(action[5L], map$timeout, 0, map$priority, action[7L], map$group)), map$label,
+    map$queue
   )
-  if (is.integer(task)) {
-    if (task == outcomes[["reference"]]) {
+  if (is.integer(submitted)) {
+    if (submitted == outcomes[["reference"]]) {
       abort_reference(element_reference(map, x, piece$first - 1L), map$call)
     }
-    abort_submit(nodes, task, map$call)
+    abort_submit(nodes, submitted, map$call)
   }
+  task <- submitted[[1L]]
   if (map$quiet) attr(task, "quiet") <- TRUE
   at <- length(map$tasks) + 1L
   map$tasks[[at]] <- task
   map$pieces[[at]] <- piece
+  submitted[[2L]]
 }
 
 elements_at <- function(map, at) if (map$columns) lapply(map$x, `[`, at) else map$x[at]

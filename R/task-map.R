@@ -101,7 +101,7 @@ open_maps <- function() {
 maps_there <- function(cl) {
   id <- .subset2(.subset2(cl, 1L), "id")
   maps <- lapply(open_maps(), function(one) .Call(ffi_hidden, one))
-  Filter(function(map) identical(map$job_name[[1L]], id), maps)
+  Filter(function(map) identical(map$cluster, id), maps)
 }
 
 is_map <- function(task) is.environment(task) && inherits(task, "muster_map")

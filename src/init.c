@@ -71,6 +71,8 @@
   EACH(ffi_group, 1)                                                           \
   EACH(ffi_task_question, 1)                                                   \
   EACH(ffi_task_submit, 6)                                                     \
+  EACH(ffi_map_begin, 3)                                                       \
+  EACH(ffi_piece_submit, 6)                                                    \
   EACH(ffi_task_try, 3)                                                        \
   EACH(ffi_task_look, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \
@@ -300,7 +302,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_new, 1),
     ENTRY(ffi_plan_add, 5),
     ENTRY(ffi_plan_order, 3),
-    ENTRY(ffi_pieces_new, 1),
     ENTRY(ffi_pieces_next, 1),
     ENTRY(ffi_pieces_at, 3),
     ENTRY(ffi_pieces_over, 2),

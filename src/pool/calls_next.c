@@ -121,12 +121,11 @@ static int of_worker(struct mst_calls *calls, struct mst_worker *worker,
     return 0;
   case MST_DO_REPLAY:
     if (!worker->replaying || !give_replay(calls, worker, action)) return 0;
-    mst_due_add(&calls->pool.due, worker,
-                MST_DO_REPLAY); // until there is no more
+    worker->todo |= 1u << MST_DO_REPLAY;
     return 1;
   case MST_DO_EXEC:
     if (!give_call(calls, worker, action)) return 0;
-    mst_due_add(&calls->pool.due, worker, MST_DO_EXEC);
+    worker->todo |= 1u << MST_DO_EXEC; // until none is left
     return 1;
   case MST_DO_CANCEL:
     return give_cancel(worker, action);

@@ -34,25 +34,44 @@ static uint32_t piece_of(const struct mst_pieces *pieces, SEXP piece) {
   return (uint32_t)number - 1;
 }
 
-// ffi_pieces_new: numbers are c(elements, workers, retries, heals, speculate, timeout in seconds,
-// ahead, seconds of each element).
-SEXP ffi_pieces_new(SEXP numbers) {
-  const double *at = REAL(numbers);
-  const struct mst_pieces_terms terms = {.count = (uint64_t)at[0],
-                                         .workers = (uint32_t)at[1],
-                                         .retries = (uint32_t)at[2],
-                                         .heals = at[3] != 0,
-                                         .speculate = at[4] != 0,
-                                         .timeout_s = at[5],
-                                         .ahead = at[6] != 0,
-                                         .each_s = at[7]};
+static SEXP new_pieces(const struct mst_pieces_terms *terms) {
   SEXP pointer = PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, 0));
   struct mst_pieces *pieces = malloc(sizeof *pieces);
   if (pieces == NULL) Rf_error("no memory for a map");
-  mst_pieces_init(pieces, &terms);
+  mst_pieces_init(pieces, terms);
   R_SetExternalPtrAddr(pointer, pieces);
   UNPROTECT(1);
   return pointer;
+}
+
+// ffi_map_begin makes the content a job of the nodes' cluster, as ffi_job_hold, and its elements
+// pieces: list(the job's pointer, its number, the pieces, the first action of ffi_pieces_next), or
+// an outcome. numbers: c(elements, workers, retries or NA for the cluster's, speculate, timeout in
+// seconds, ahead, the number of the last map's job, seconds of each of its elements). One entry:
+// crossing from R to C and back costs more than what is done here.
+SEXP ffi_map_begin(SEXP nodes, SEXP content, SEXP numbers) {
+  SEXP held = PROTECT(ffi_job_hold(nodes, content));
+  if (TYPEOF(held) != VECSXP) {
+    UNPROTECT(1);
+    return held;
+  }
+  const double *at = REAL(numbers);
+  const int own = !ISNAN(at[2]);
+  const int same = REAL(VECTOR_ELT(held, 1))[0] == at[6];
+  const struct mst_pieces_terms terms = {
+      .count = (uint64_t)at[0],
+      .workers = (uint32_t)at[1],
+      .retries =
+          own ? (uint32_t)at[2] : (uint32_t)Rf_asInteger(VECTOR_ELT(held, 2)),
+      .heals = Rf_asLogical(VECTOR_ELT(held, 3)) == 1,
+      .speculate = at[3] != 0,
+      .timeout_s = at[4],
+      .ahead = at[5] != 0,
+      .each_s = same ? at[7] : 0};
+  SET_VECTOR_ELT(held, 2, new_pieces(&terms));
+  SET_VECTOR_ELT(held, 3, ffi_pieces_next(VECTOR_ELT(held, 2)));
+  UNPROTECT(1);
+  return held;
 }
 
 // ffi_pieces_next gives c(kind, piece, first, last, tries, worker, alone, budget in seconds), NULL
@@ -75,6 +94,24 @@ SEXP ffi_pieces_next(SEXP pointer) {
   REAL(next)[6] = (double)action.alone;
   REAL(next)[7] = action.budget_s;
   return next;
+}
+
+// ffi_piece_submit submits a piece of a map, muster:::map_piece(args): list(task, the next action
+// of ffi_pieces_next), or an outcome. needs, limits, label: as for ffi_task_submit.
+SEXP ffi_piece_submit(SEXP nodes, SEXP args, SEXP needs, SEXP limits,
+                      SEXP label, SEXP pointer) {
+  SEXP fun = PROTECT(Rf_mkString("muster:::map_piece"));
+  SEXP task = PROTECT(ffi_task_submit(nodes, fun, args, needs, limits, label));
+  SEXP list = task;
+  if (TYPEOF(task) == EXTPTRSXP) {
+    list = Rf_allocVector(VECSXP, 2);
+    PROTECT(list);
+    SET_VECTOR_ELT(list, 0, task);
+    SET_VECTOR_ELT(list, 1, ffi_pieces_next(pointer));
+    UNPROTECT(1);
+  }
+  UNPROTECT(2);
+  return list;
 }
 
 // ffi_pieces_at reports which workers have which pieces, NA: none yet.
