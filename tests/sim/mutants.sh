@@ -4,7 +4,7 @@
 # in which each puts its bug. For `make canary` and `make check-mutants`, which set
 #   BUILD    where objects are and mutants go     SRC      the core's sources
 #   COMPILE  the compiler with its flags          WRAP     what else links the simulation
-#   CORE_OBJ, SIM_OBJ, EXPLORE_OBJ  objects
+#   CORE_OBJ, SIM_OBJ, EXPLORE_OBJ, SITE_OBJ  objects
 set -u
 list=$(dirname -- "$0")/mutants.txt
 found=0
@@ -49,6 +49,7 @@ build() {
   objects=$(say "$CORE_OBJ" | tr ' ' '\n' | grep -v "/${file%.c}[.]o\$")
   case $program in
     sim) own="$SIM_OBJ $WRAP" ;;
+    site) own=$SITE_OBJ objects= ;;
     *) own=$EXPLORE_OBJ ;;
   esac
   # shellcheck disable=SC2086 # lists of words
@@ -66,7 +67,11 @@ try() {
     rm -rf -- "$dir"
     return
   fi
-  if [ "$program" = sim ]; then set -- --runs 5000 --few; else set -- --until-failure; fi
+  case $program in
+    sim) set -- --runs 5000 --few ;;
+    site) set -- --runs 2000 ;;
+    *) set -- --until-failure ;;
+  esac
   # shellcheck disable=SC2086
   $limiter "$dir/run" "$@" >"$dir/out" 2>&1
   status=$?

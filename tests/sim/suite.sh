@@ -20,7 +20,7 @@ awk -v runs="$runs" '
     passed += $1; failed += $3; skipped += $5
   }
   END {
-    print "beside: " runs " seeds each of the pool and of the shuffle"
+    print "beside: " runs " seeds each of the pool, the shuffle and the sites"
     printf "sim: %d passed, %d failed, %d skipped\n", passed, failed, skipped
   }' "$out"
 exit "$status"
