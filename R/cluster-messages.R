@@ -239,7 +239,7 @@ exit_field <- function(status, how) {
 # lines that were kept.
 output_lines <- function(output, most = 20L, width = 100L) {
   lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
-  lines <- lines[nzchar(trimws(lines))]
+  lines <- lines[nzchar(trimws(lines)) & !startsWith(lines, prologue_mark)]
   crash <- utils::tail(which(startsWith(lines, " *** caught ")), 1L)
   # From here on the frames are the worker's own: as in src/base/mst_log.c.
   own <- grep(own_frames, lines)

@@ -88,7 +88,7 @@ finish_link <- function(plan) {
     abort_link(.Call(ffi_remote_state, link$pointer), plan)
   }
   link$facts <- .Call(ffi_remote_state, link$pointer)$facts
-  check_facts(link$facts, plan)
+  check_facts(link$facts, plan, .Call(ffi_remote_state, link$pointer)$output)
   .Call(
     ffi_remote_is, link$pointer, link$facts$build,
     c(c(plan$host$name, link$facts$node)[1L], link$facts$job),
@@ -114,6 +114,7 @@ abort_link <- function(state, plan) {
   ended <- state$how != exits[["none"]]
   output <- paste0(state$output, state$skipped)
   known <- why_ended(plan, state, output)
+  if (identical(known$reason, "prologue")) abort_prologue(plan, state, output, known)
   abort_muster(if (timed_out) "timeout" else "launch",
     if (timed_out) {
       paste0("No answer came from ", host_shown(plan), " within ", plan_timeout(plan), " s.")
@@ -123,7 +124,7 @@ abort_link <- function(state, plan) {
     details = c(
       if (state$why != "closed" && nzchar(state$error)) paste0("The reason: ", state$error, "."),
       if (ended) paste0("It ended: ", end_text(state), "."),
-      output_lines(output)
+      printed_lines(output)
     ),
     hints = c(
       known$hint, paste("The command:", plan$host$command),
@@ -156,7 +157,7 @@ link_loss <- function(plan, link) {
 }
 
 # What both ends must have in common: the protocol between session and workers, and R's objects.
-check_facts <- function(facts, plan) {
+check_facts <- function(facts, plan, output) {
   ours <- host_facts()
   same <- c(
     "muster" = identical(facts$version, ours$version),
@@ -166,8 +167,11 @@ check_facts <- function(facts, plan) {
   if (!all(same)) {
     fields <- c("muster" = "version", "R" = "r", "byte order" = "endian")[names(same)[!same]]
     abort_muster("launch", paste0("Can't use ", host_shown(plan), ": it has another version."),
-      details = paste0(
-        names(fields), ": ", unlist(facts[fields]), " there, ", unlist(ours[fields]), " here"
+      details = c(
+        paste0(
+          names(fields), ": ", unlist(facts[fields]), " there, ", unlist(ours[fields]), " here"
+        ),
+        if (!is.null(prologue_text(output))) printed_lines(output)
       ),
       hints = paste0(
         "Install the same version there",
@@ -424,7 +428,8 @@ ask_later <- function(plan, id, group, failed) {
 
 # A host that fails for one of these reasons does so the next time, too.
 lasting_reasons <- c(
-  "name", "key", "login", "R", "muster", "version", "partition", "account", "request", "pending"
+  "name", "key", "login", "prologue", "R", "muster", "version", "partition", "account", "request",
+  "pending"
 )
 
 # ---- Hosts that end soon

@@ -112,8 +112,25 @@ why_ended <- function(plan, state, output) {
 
 # launch_failure() gives the entry that explains why a command ended, NULL for a command of the
 # user's. code: its exit status, NA if it isn't known; 255 is ssh's own, any other that of what it
-# ran.
+# ran. A prologue is why if it ended its shell, unless by a signal, which has another reason; or if
+# it failed and R can't be run after it.
 launch_failure <- function(host, output, code) {
+  known <- known_failure(host, output, code)
+  status <- prologue_status(output)
+  ended <- isTRUE(attr(status, "ended")) && status < 128L
+  blamed <- identical(known$reason, "R") || (ended && identical(known$reason, "other"))
+  if (is.na(status) || !blamed) {
+    return(known)
+  }
+  launcher <- if (by_ssh(host)) "launch_ssh()" else "launch_slurm()"
+  list(reason = "prologue", status = status, hint = if (ended) {
+    paste0("It ended its shell before R could start: see `prologue` of ", launcher, ".")
+  } else {
+    paste0("No Rscript can be run after it: see `prologue` and `rscript` of ", launcher, ".")
+  })
+}
+
+known_failure <- function(host, output, code) {
   known <- if (by_ssh(host)) {
     Filter(function(one) is.na(code) || one$own == (code == 255L), ssh_failures)
   } else if (by_slurm(host)) {
@@ -127,6 +144,40 @@ launch_failure <- function(host, output, code) {
     }
   }
   list(reason = "other")
+}
+
+# ---- Prologues
+
+# What precedes the exit status of a prologue, if that isn't 0: see after_prologue().
+prologue_mark <- "muster: exit status of the prologue:"
+
+# NA if it is 0, or there was none. Attribute `ended`: the prologue has ended its shell.
+prologue_status <- function(output) {
+  lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
+  line <- utils::tail(c(NA, lines[startsWith(lines, prologue_mark)]), 1L)
+  said <- strsplit(substring(line, nchar(prologue_mark) + 2L), " ", fixed = TRUE)[[1L]]
+  structure(as.integer(said[1L]), ended = length(said) == 2L)
+}
+
+# printed_lines() is output_lines(), after the status of a prologue that failed: another R, which
+# isn't usable, may have been run because of that.
+printed_lines <- function(output) c(prologue_text(output), output_lines(output))
+
+prologue_text <- function(output) {
+  status <- prologue_status(output)
+  if (!is.na(status)) paste0("The prologue's exit status was ", status, ".")
+}
+
+abort_prologue <- function(plan, state, output, known) {
+  abort_muster("launch", paste0(
+      "The prologue failed on ", host_shown(plan), ": its exit status is ", known$status, "."
+    ),
+    details = output_lines(output),
+    hints = c(known$hint, paste("The command:", plan$host$command)),
+    host = plan$host$name, command = plan$host$command, pid = state$pid,
+    exit_code = exit_field(state, "code"), signal = exit_field(state, "signal"),
+    output = output, reason = "prologue", call = plan$call
+  )
 }
 
 # ---- How hosts ended

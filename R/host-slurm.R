@@ -50,7 +50,8 @@
 #' `command`, `output` (the last lines that srun printed) and `reason`: `"partition"`, `"account"`,
 #' `"request"` (Slurm has no such resources, or can never start the job), `"slurm"` (it can't be
 #' asked), `"pending"`,
-#' `"cancelled"`, `"time"`, `"memory"`, `"node"` (it failed), `"preempted"`, `"R"` (no Rscript can
+#' `"cancelled"`, `"time"`, `"memory"`, `"node"` (it failed), `"preempted"`, `"prologue"` (it ended
+#' the shell, or its exit status isn't 0 and no Rscript can be run after it), `"R"` (no Rscript can
 #' be run there), `"muster"` (it isn't installed there), `"version"` (another one is), or `"other"`.
 #' No job is left.
 #' @section Cost:
@@ -144,14 +145,10 @@ slurm_variables <- function() {
   setdiff(names, "SLURM_CONF")
 }
 
-# c(srun and its options, what it is to run on a node). The prologue mustn't read from the link, nor
-# write to it.
+# c(srun and its options, what it is to run on a node).
 slurm_command <- function(words, prologue, rscript) {
   run <- paste(quoted_if_needed(rscript), "-e 'muster::muster_host()'")
-  if (length(prologue)) {
-    script <- paste(c("{", prologue, "} </dev/null >&2", paste("exec", run)), collapse = "\n")
-    run <- paste("bash -lc", shQuote(script))
-  }
+  if (length(prologue)) run <- after_prologue(prologue, run)
   c(paste(c("srun -u -n1 -N1 --mpi=none", words), collapse = " "), run)
 }
 

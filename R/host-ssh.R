@@ -22,8 +22,9 @@
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param prologue Shell commands to run there before R starts, as in `"module load R/4.5"`: a
 #'   character vector, one line each. They run in a login shell (`bash -l`, or `sh -l` where there
-#'   is no bash), so that what `/etc/profile` defines is there. `NULL` (default): none, and no such
-#'   shell.
+#'   is no bash), so that what `/etc/profile` defines is there. R is started whatever their exit
+#'   status; where that fails, the error has the status and what they printed. `NULL` (default):
+#'   none, and no such shell.
 #' @param rscript The Rscript to run there: a string, by default `"Rscript"`, which is looked for on
 #'   the `PATH` of a login without a terminal.
 #' @param ssh The ssh to run here: a string, by default `"ssh"`.
@@ -40,7 +41,8 @@
 #' answer within `getOption("muster.start_timeout")` seconds (default 120). Both have fields `host`,
 #' `command`, `output` (the last lines that ssh printed) and `reason`: `"name"` (there is no such
 #' host), `"network"` (it can't be reached), `"key"` (its host key isn't known, or has changed),
-#' `"login"` (it refuses you), `"R"` (no Rscript can be run there), `"muster"` (it isn't installed
+#' `"login"` (it refuses you), `"prologue"` (it ended the shell, or its exit status isn't 0 and no
+#' Rscript can be run after it), `"R"` (no Rscript can be run there), `"muster"` (it isn't installed
 #' there), `"version"` (another one is), `"install"` (it can't be installed), or `"other"`. Nothing
 #' is left on any host.
 #' @section Cost:
@@ -136,23 +138,27 @@ named_groups <- function(hosts, call) {
 command_there <- function(prologue, rscript, code) {
   # Not with shQuote(), whose double quotes csh reads in another way.
   rscript <- paste0("'", gsub("'", "'\\''", rscript, fixed = TRUE), "'")
-  run <- paste0("exec ", rscript, " -e '", code, "'")
-  if (!length(prologue)) {
-    return(run)
-  }
-  # It mustn't read from the link, nor write to it.
-  script <- paste(c("{", prologue, "} </dev/null >&2", run), collapse = "\n")
-  paste0(
-    "exec sh -c 'p=$(printf %b \"", octal(script), "\"); ",
-    "command -v bash >/dev/null && exec bash -lc \"$p\"; exec sh -lc \"$p\"'"
-  )
+  run <- paste0(rscript, " -e '", code, "'")
+  paste("exec", if (length(prologue)) after_prologue(prologue, run) else run)
 }
 
-# For printf %b: all but letters, digits and a few marks as octal numbers.
-octal <- function(text) {
-  bytes <- charToRaw(enc2utf8(text))
-  chars <- sprintf("\\0%03o", as.integer(bytes))
-  plain <- grepl("^[A-Za-z0-9 _./:=,+-]$", vapply(bytes, rawToChar, ""), useBytes = TRUE)
-  chars[plain] <- vapply(bytes[plain], rawToChar, "")
-  paste(chars, collapse = "")
+# after_prologue() gives the command that runs these lines in a login shell, and then `run`,
+# whatever their status, which is printed for prologue_status() if it isn't 0: by a trap where the
+# prologue itself ends the shell. The prologue mustn't read from the link, nor write to it.
+after_prologue <- function(prologue, run) {
+  script <- paste(c(
+    paste("muster_end() { set -- $? $1; [ $1 = 0 ] || echo", prologue_mark, "$* >&2; }"),
+    "trap \"muster_end ended\" EXIT", "{", prologue, "} </dev/null >&2", "muster_end",
+    "trap - EXIT", paste("exec", run)
+  ), collapse = "\n")
+  # One line, since Slurm's clients and ps show a newline as a number: printf %b makes newlines of
+  # "\n", and a backslash of two. Outside of quotes, a backslash means the same to all shells.
+  marks <- c("\n" = "\\n", "\\" = "'\\\\\\\\'", "'" = "'\\''", "!" = "'\\!'")
+  script <- enc2utf8(script)
+  at <- gregexpr("[\n\\\\'!]", script)
+  regmatches(script, at) <- lapply(regmatches(script, at), function(found) unname(marks[found]))
+  paste0(
+    "sh -c 'p=$(printf %b \"$1\"); ",
+    "command -v bash >/dev/null && exec bash -lc \"$p\"; exec sh -lc \"$p\"' sh '", script, "'"
+  )
 }

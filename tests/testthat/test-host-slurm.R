@@ -26,7 +26,8 @@ test_that("launch_slurm() asks srun for what was asked for, and prints it", {
   expect_output(print(two), "^Launcher: 16 workers in each of 2 jobs of Slurm$")
   expect_output(print(launch_slurm()), "^Launcher: a worker for each core in a job of Slurm$")
   prologue <- filled_command(launch_slurm(prologue = "module load R; x={name}")$hosts[[1L]])
-  expect_match(prologue, "bash -lc .*module load R; x=[{]name}\n} </dev/null >&2\nexec ")
+  expect_match(prologue, "{\\nmodule load R; x={name}\\n} </dev/null >&2\\n", fixed = TRUE)
+  expect_false(grepl("\n", prologue, fixed = TRUE))
 })
 
 test_that("inside a job there is a step on each of its nodes, and no new job unless asked for", {
