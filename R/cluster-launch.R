@@ -312,7 +312,7 @@ temp_dir <- function(name, call) {
   # A full disk lets mkdir pass on some file systems and fails every worker later.
   if (!dir.exists(dir) || !can_write(dir)) {
     abort_muster("launch", "Can't create a directory for the workers' temporary files.",
-      details = paste0(dir, ": ", dir_problem(tempdir())),
+      details = paste0(dir_problem(tempdir()), ": ", dir), # a host's lines are shortened
       hints = "Free some space there, or set TMPDIR to another directory before R starts.",
       path = dir, call = call
     )

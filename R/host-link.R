@@ -248,14 +248,20 @@ wait_for_host_server <- function(plan, begun) {
     abort_link(.Call(ffi_remote_state, begun$link$pointer), plan)
   }
   if (is.list(pointer)) {
-    abort_muster(launch_kind(pointer$errno), "Can't ask the host for a fork server.",
+    abort_muster(launch_kind(pointer$errno),
+      paste0("Can't ask ", host_shown(plan), " for a fork server."),
       details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),
       errno = pointer$errno, host = plan$host$name, call = plan$call
     )
   }
-  wait_for_server(pointer, "", plan$call, function() {
-    list(key = begun$key, pointer = pointer, base = "", env = character(), host = begun$link)
-  })
+  waited <- tryCatch(
+    wait_for_server(pointer, "", plan$call, function() {
+      list(key = begun$key, pointer = pointer, base = "", env = character(), host = begun$link)
+    }),
+    muster_error = function(e) e
+  )
+  if (inherits(waited, "error")) raise_condition(at_host(waited, plan))
+  waited
 }
 
 # As worker_orders(), where paths, libraries and variables are the host's own.

@@ -107,7 +107,23 @@ why_ended <- function(plan, state, output) {
     reason <- slurm_end(the_host$hosts[[plan$host$key]]$name)
     known <- c(Filter(function(one) one$reason %in% reason, slurm_failures), list(known))[[1L]]
   }
+  silent <- !nzchar(output) && identical(exit_field(state, "code"), 0L)
+  if (silent) known$hint <- c(known$hint, silent_hint)
   known
+}
+
+# `R -e` puts the code into a temporary file, and doesn't notice that it stays empty.
+silent_hint <- paste(
+  "It did nothing, without a word: on a full disk R loses the code of `-e`. Is there space in /tmp",
+  "there, or where TMPDIR says?"
+)
+
+# at_host() gives an error about a plan's fork server that names its host.
+at_host <- function(error, plan) {
+  named <- paste("The fork server on", host_shown(plan))
+  error$message <- sub("^The fork server\\b", named, error$message)
+  error["host"] <- list(plan$host$name)
+  error
 }
 
 # launch_failure() gives the entry that explains why a command ended, NULL for a command of the

@@ -47,8 +47,27 @@ check_one_host <- function(cl, call) {
     names <- unique(vapply(unclass(cl), .subset2, "", "host"))
     abort_muster("input", "Partitions need workers that are all on one host.",
       details = paste0("These are on ", paste0("\"", names, "\"", collapse = ", "), "."),
-      hints = "Use the workers of one host, as in cl[1:4].", call = call
+      hints = paste0("Use the workers of one host, as in ", index_of_host(cl), "."), call = call
     )
+  }
+}
+
+# index_of_host() gives text for an index that selects the workers of the host that has most.
+index_of_host <- function(cl) {
+  left <- seq_along(cl)
+  best <- integer()
+  while (length(left)) {
+    same <- vapply(left, function(i) .Call(ffi_nodes_share_host, cl[c(left[1L], i)]), NA)
+    if (sum(same) > length(best)) best <- left[same]
+    left <- left[!same]
+  }
+  ends <- range(best)
+  if (length(best) == 1L) {
+    paste0("cl[", best, "]")
+  } else if (identical(best, ends[1L]:ends[2L])) {
+    paste0("cl[", ends[1L], ":", ends[2L], "]")
+  } else {
+    paste0("cl[cluster_status(cl)$host == \"", .subset2(cl[[best[1L]]], "host"), "\"]")
   }
 }
 

@@ -72,6 +72,7 @@ killNode.muster_stock_node <- function(x, signal = tools::SIGTERM, ...) {
     stock_signal_there(x, signal)
   }
   if (ends && isTRUE(sent)) {
+    x$killed <- TRUE
     # On another host, a worker ends when its connection does.
     .Call(ffi_stock_close, x$link)
     if (!is.null(x$process)) {

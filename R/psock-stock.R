@@ -8,7 +8,7 @@ stock_node <- function(worker, auto_stop = TRUE) {
   o <- worker$o
   node <- list2env(list(
     link = worker$link, process = worker$process, host = o$host, rank = o$rank,
-    start = "stock", pid = worker$pid, options = o, owner = Sys.getpid(),
+    start = "stock", pid = worker$pid, killed = FALSE, options = o, owner = Sys.getpid(),
     notes = .Call(ffi_hide, worker$link, new_notes()), session_info = NULL, stopped = FALSE
   ), parent = emptyenv())
   if (!auto_stop) {
@@ -144,7 +144,11 @@ abort_stock <- function(node, outcome, call) {
   abort_muster(if (outcome == outcomes[["memory"]]) c("memory", "limit") else "lost",
     paste0("Worker ", rank, " (pid ", node$pid, " on host ", node$host, ") is lost."),
     details = c(
-      if (isFALSE(status$running)) paste0("It ended: ", exit_text(status), "."),
+      if (node$killed) {
+        c("It ended: killed by muster.", why_words[["killed"]])
+      } else if (isFALSE(status$running)) {
+        paste0("It ended: ", end_text(status), ".")
+      },
       if (!is.null(status)) output_lines(status$output)
     ),
     hints = c(
@@ -152,7 +156,9 @@ abort_stock <- function(node, outcome, call) {
       "Workers without muster aren't replaced: cloneNode() starts another."
     ),
     worker = rank, pid = node$pid, host = node$host, exit_code = exit_field(status, "code"),
-    signal = exit_field(status, "signal"), output = status$output, call = call
+    signal = exit_field(status, "signal"), output = status$output,
+    killed_by = if (node$killed) "muster" else if (!is.null(status)) killed_by(status),
+    call = call
   )
 }
 
