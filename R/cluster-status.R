@@ -13,7 +13,7 @@
 #' `options(muster.quiet = TRUE)` nothing is shown. The newest lines of a cluster are kept, at
 #' most 4,096 lines and 1 MB; lines longer than 4,096 bytes are split.
 #'
-#' @param cl A cluster from [cluster_start()].
+#' @param cl A cluster from [cluster_start()]; for `cluster_status()` any other, too.
 #' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
 #'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
 #'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"asleep"`: its host
@@ -28,7 +28,10 @@
 #'   `task`: the `.label` of the task that it evaluates, `NA` without one; `job`: the number of its
 #'   host's job in a batch system, `NA` where there is none. It prints with units, such as 0.12 s
 #'   and 34.5 MB, without `healing` where that is `"state"` for all, and without `task` and `job`
-#'   where no worker has one; the columns themselves are numbers.
+#'   where no worker has one; the columns themselves are numbers. Of R's own workers (see
+#'   [makeClusterPSOCK()]) only host, pid and state are known, and `rss` and `cpu` on this machine;
+#'   of those of [parallel::makeCluster()] what their nodes say. Their `state` is `"idle"`,
+#'   `"busy"`, `"lost"` or `"stopped"`, and `NA` where only an answer could tell, as all else.
 #'
 #'   `cluster_logs()`: a data frame with a row for each line, oldest first: `worker` (integer),
 #'   `time` (`POSIXct`: when the line came), `task` (the `.label` of the task that printed it, or
@@ -57,8 +60,13 @@
 #' cluster_stop(cl)
 #' @export
 cluster_status <- function(cl) {
-  check_cluster(cl, sys.call())
-  rows <- lapply(cl, status_row, call = sys.call())
+  call <- sys.call()
+  rows <- if (!missing(cl) && has_others(cl)) {
+    Map(status_row_other, unclass(cl), seq_along(cl), list(call))
+  } else {
+    check_cluster(cl, call)
+    lapply(cl, status_row, call = call)
+  }
   status <- do.call(rbind, rows)
   class(status) <- c("muster_status", "data.frame")
   status

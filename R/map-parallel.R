@@ -1,7 +1,10 @@
 # Maps without workers of muster's: in the session itself, and on clusters of package parallel.
 
-is_elsewhere <- function(cl) {
-  is.null(cl) || (inherits(cl, "cluster") && !inherits(cl, "muster_cluster") && length(cl) > 0L)
+is_elsewhere <- function(cl) is.null(cl) || has_others(cl)
+
+# Does a cluster have workers that aren't muster's?
+has_others <- function(cl) {
+  inherits(cl, "cluster") && !inherits(cl, c("muster_cluster", "muster_here")) && length(cl) > 0L
 }
 
 # The arguments are those of map_now().
@@ -19,19 +22,23 @@ map_elsewhere <- function(cl, elements, x, fun, args, more, options, frame, call
     like = terms$like, ahead = FALSE, told = FALSE, call = call
   ), map)
   map$heed <- map_heed(map, terms)
+  run_elsewhere(map, if (is.null(cl)) {
+    run_here(map, fun, args, stream)
+  } else {
+    job <- make_job(fun, args, map$x, map$returns, cl, call)
+    job$columns <- map$columns
+    run_by_parallel(map, job, stream, cl)
+  })
+  map_values(map)
+}
+
+# run_elsewhere() evaluates `run`, and keeps the results that there are if it doesn't end.
+run_elsewhere <- function(map, run) {
   forget_results()
   whole <- FALSE
   on.exit(if (!whole) keep_results(map))
-  withCallingHandlers(
-    if (is.null(cl)) {
-      run_here(map, fun, args, stream)
-    } else {
-      run_by_parallel(map, fun, args, stream, cl)
-    },
-    interrupt = function(c) map$stopped <- TRUE
-  )
+  withCallingHandlers(run, interrupt = function(c) map$stopped <- TRUE)
   whole <- TRUE
-  map_values(map)
 }
 
 # The error of an element. worker: NULL for the session.
@@ -43,6 +50,7 @@ abort_here <- function(map, i, error, stack, results) {
   )
   abort_remote(error, NULL, map$call,
     what = map$words$one(map, i), again = again_of_map(map),
+    raised = if (!is.null(map$words$raised)) map$words$raised(i, error$message),
     hints = if (results) results_hint(map), element = i,
     results = if (results) results_left(map)
   )
@@ -109,9 +117,7 @@ run_here <- function(map, fun, args, stream) {
 # Pieces of a size, some for each worker: whoever is free gets the next.
 pieces_each <- 8L
 
-run_by_parallel <- function(map, fun, args, stream, cl) {
-  job <- make_job(fun, args, map$x, map$returns, cl, map$call)
-  job$columns <- map$columns
+run_by_parallel <- function(map, job, stream, cl) {
   if (!map$n) {
     return()
   }
@@ -130,10 +136,11 @@ run_by_parallel <- function(map, fun, args, stream, cl) {
     if (!is.null(misfit)) values <- values[seq_len(misfit$at - 1L)]
     at <- pieces[[k]][seq_along(values)]
     for (i in answers[[k]]$failures) {
-      values[[i]] <- tryCatch(
-        abort_here(map, at[i], values[[i]], character(), FALSE),
-        muster_error = identity
-      )
+      values[[i]] <- if (!is.null(map$words$returned)) {
+        map$words$returned(without_step(values[[i]]))
+      } else {
+        tryCatch(abort_here(map, at[i], values[[i]], character(), FALSE), muster_error = identity)
+      }
     }
     map$results[at] <- values
     map$left <- map$left - length(values)
@@ -146,12 +153,18 @@ run_by_parallel <- function(map, fun, args, stream, cl) {
   if (!is.null(map$heed)) heed_news(map)
   if (!is.null(fails)) {
     if (!is.null(fails$misfit)) abort_misfit(map, fails$at, fails$misfit)
-    abort_here(map, fails$at, fails$error, character(), TRUE)
+    abort_here(map, fails$at, without_step(fails$error), character(), TRUE)
   }
+}
+
+without_step <- function(error) {
+  if (is.list(error) && is_step(error$call)) error["call"] <- list(NULL)
+  error
 }
 
 # Runs in a worker that needn't have muster: list(values, failures, error). failures: which of the
 # values are errors that the map returns; error: of the element after the values, which ended it.
+# job$step: gives the function of an element, for jobs that have more than a function of the user's.
 piece_by_parallel <- function(piece, job) {
   global <- globalenv()
   ready <- function(package) library(package, character.only = TRUE) # tidy: there, as here
@@ -174,6 +187,7 @@ piece_by_parallel <- function(piece, job) {
   })
   list2env(as.list(job$globals), global)
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  if (!is.null(job$step)) fun <- job$step(job)
   values <- list()
   failures <- integer()
   stream <- piece$stream

@@ -37,7 +37,9 @@
 #'
 #' @param cl A cluster from [cluster_start()], or what its argument `workers` may be: a number of
 #'   workers, names of hosts, launchers. Workers that are started for it stop when
-#'   `registerDoMuster()` is called for others, or the session ends.
+#'   `registerDoMuster()` is called for others, or the session ends. Or a cluster that has R's own
+#'   workers, from [makeClusterPSOCK()] or [parallel::makeCluster()]: without retries, time limits
+#'   and copies of late iterations, and results are combined when all are there.
 #' @param seed,retries,timeout,speculate,progress As `.seed`, `.retries`, `.timeout`, `.speculate`
 #'   and `.progress` in [cluster_map()]. For all loops use `seed = TRUE`: with a number each of them
 #'   would draw the same ones.
@@ -80,7 +82,7 @@ registerDoMuster <- function(cl = availableCores(), seed = FALSE, retries = NULL
     seed = seed, retries = retries, timeout = timeout, speculate = speculate, progress = progress
   )
   loop_terms(options, "stop", call)
-  cl <- if (inherits(cl, "cluster")) check_cluster(cl, call) else loop_cluster(cl, call)
+  cl <- if (inherits(cl, "cluster")) check_loop_cluster(cl, call) else loop_cluster(cl, call)
   foreach::setDoPar(run_loop, list(cl = cl, options = options), function(data, item) {
     switch(item,
       workers = length(data$cl),
@@ -90,6 +92,8 @@ registerDoMuster <- function(cl = availableCores(), seed = FALSE, retries = NULL
   })
   invisible(cl)
 }
+
+check_loop_cluster <- function(cl, call) if (has_others(cl)) cl else check_cluster(cl, call)
 
 # There is one at a time that was started for loops.
 loop_cluster <- function(workers, call) {
@@ -115,7 +119,7 @@ run_loop <- function(obj, expr, envir, data) {
   if (!inherits(obj, "foreach")) {
     abort_input("%dopar%", "foreach(...) on its left side", obj, call)
   }
-  cl <- check_cluster(data$cl, call)
+  cl <- check_loop_cluster(data$cl, call)
   options <- loop_options(obj$options$muster, data$options, call)
   terms <- loop_terms(options, obj$errorHandling, call)
   it <- iterators::iter(obj)
@@ -123,13 +127,12 @@ run_loop <- function(obj, expr, envir, data) {
   if (length(tasks)) {
     first <- !duplicated(names(tasks[[1L]])) # of variables with one name, as with other backends
     if (!all(first)) tasks <- lapply(tasks, `[`, first)
-    stream <- loop_stream(obj, options$seed, cl, call)
     job <- loop_job(obj, expr, envir, tasks, terms$returns, cl, call)
-    if (job$loop$brings_streams || job$loop$seeds_itself) terms$quiet <- TRUE
-    map <- new_map(cl, elements_of(tasks), job, stream, terms, loop_words, call)
-    map$heed <- loop_heed(map, it, obj, options$progress)
-    run_map(map, if (!is.function(options$progress)) options$progress)
-    tell_drawn(call, "`.options.muster = list(seed = 1)`", "`registerDoMuster(cl, seed = NULL)`")
+    if (has_others(cl)) {
+      loop_elsewhere(obj, it, tasks, job, options, terms, cl, call)
+    } else {
+      run_loop_map(obj, it, tasks, job, options, terms, cl, call)
+    }
   }
   # An iteration may also have returned an error.
   error <- foreach::getErrorValue(it)
@@ -141,6 +144,29 @@ run_loop <- function(obj, expr, envir, data) {
     )
   }
   foreach::getResult(it)
+}
+
+run_loop_map <- function(obj, it, tasks, job, options, terms, cl, call) {
+  stream <- loop_stream(obj, options$seed, cl, call)
+  if (job$loop$brings_streams || job$loop$seeds_itself) terms$quiet <- TRUE
+  map <- new_map(cl, elements_of(tasks), job, stream, terms, loop_words, call)
+  map$heed <- loop_heed(map, it, obj, options$progress)
+  run_map(map, if (!is.function(options$progress)) options$progress)
+  tell_drawn(call, "`.options.muster = list(seed = 1)`", "`registerDoMuster(cl, seed = NULL)`")
+}
+
+# By package parallel, on a cluster that has R's own workers.
+loop_elsewhere <- function(obj, it, tasks, job, options, terms, cl, call) {
+  seeded <- !is.null(obj$options$RNG) || !(is.null(options$seed) || isFALSE(options$seed))
+  stream <- if (seeded) loop_stream(obj, options$seed, NULL, call)
+  job$step <- iteration_step
+  map <- list2env(elements_of(tasks), parent = emptyenv())
+  list2env(list(
+    job = job, stream = stream, left = map$n, results = vector("list", map$n),
+    words = loop_words, returns = terms$returns, ahead = FALSE, told = FALSE, call = call
+  ), map)
+  map$heed <- loop_heed(map, it, obj, options$progress)
+  run_elsewhere(map, run_by_parallel(map, job, stream, cl))
 }
 
 # The loop as the user wrote it, where foreach's own operator called us.

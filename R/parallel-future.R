@@ -38,7 +38,8 @@
 #' `plan()` are the errors of [cluster_start()]. A future whose worker was lost too often, that took
 #' longer than `timeout`, or whose cluster was stopped: `FutureInterruptError`; one that was
 #' cancelled: `FutureCanceledError`. One that can't be evaluated by its worker, where package future
-#' is missing, say: `FutureError`. Field `parent` has muster's own condition.
+#' is missing or older than 1.40, say: `FutureError`, which names the host and the version there.
+#' Field `parent` has muster's own condition.
 #' @section Cost:
 #' Starting: that of [cluster_start()], plus 0.3 s once to load package future, in the fork server.
 #' A future: about 0.5 ms more than with `plan(sequential)`.
@@ -56,10 +57,10 @@ muster_future <- function(..., workers = availableCores(), packages = NULL, setu
                           heartbeat = NULL, timeout = NULL, wait = NULL, scale = NULL,
                           idle_timeout = NULL) {
   version <- tryCatch(utils::packageVersion("future"), error = function(e) NULL)
-  old <- !is.null(version) && version < "1.40.0"
+  old <- !is.null(version) && version < future_needed
   abort_muster("input",
     if (old) {
-      paste0("muster_future() needs package future 1.40.0; this is ", version, ".")
+      paste0("muster_future() needs package future ", future_needed, "; this is ", version, ".")
     } else {
       "muster_future() can't be called: it is a plan."
     },
@@ -73,6 +74,29 @@ muster_future <- function(..., workers = availableCores(), packages = NULL, setu
 }
 class(muster_future) <- c("muster_future", "multiprocess", "future", "function")
 attr(muster_future, "init") <- TRUE
+
+future_needed <- "1.40.0"
+
+# future refuses `packages` in plan() and tweak(), since future() has an argument of that name, for
+# one future. For a plan it is an argument of cluster_start(). The factory gets a plan's formal
+# arguments.
+tweak.muster_future <- function(strategy, ..., penvir = parent.frame()) {
+  given <- list(...)
+  others <- given[names(given) != "packages"]
+  tweak <- utils::getS3method("tweak", "future", envir = asNamespace("future"))
+  if (is.null(names(given)) || !"packages" %in% names(given)) {
+    return(tweak(strategy, ..., penvir = penvir))
+  }
+  tweaked <- do.call(tweak, c(list(strategy), others, list(penvir = penvir)), quote = TRUE)
+  kept <- attributes(tweaked)
+  formals(tweaked)["packages"] <- given["packages"]
+  kept$class <- union("tweaked", kept$class)
+  kept$tweaks <- c(kept$tweaks[setdiff(names(kept$tweaks), "packages")], given["packages"])
+  attributes(tweaked) <- kept
+  attr(tweaked, "backend") <- NULL # of the plan that it was made of
+  if (identical(attr(tweaked, "init"), "done")) attr(tweaked, "init") <- TRUE
+  tweaked
+}
 
 # What future keeps to itself.
 of_future <- function(name) get(name, envir = asNamespace("future"), mode = "function")
@@ -140,7 +164,10 @@ future_cluster <- function(workers, options, call) {
 
 # Each worker has package future before its first future comes.
 with_future <- function(setup) {
-  load <- quote(loadNamespace("future"))
+  load <- quote({
+    loadNamespace("future") # by this name the fork server loads it, too
+    utils::getFromNamespace("check_future", "muster")()
+  })
   if (is.null(setup)) {
     load
   } else if (is.function(setup)) {

@@ -24,6 +24,7 @@ foreign_generics <- list(
     )
   ),
   future = list(
+    muster_future = "tweak",
     MusterFuture = c("getFutureBackendConfigs", "resolved", "result"),
     MusterFutureBackend = c(
       "interruptFuture", "launchFuture", "nbrOfFreeWorkers", "nbrOfWorkers", "stopWorkers"

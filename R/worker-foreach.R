@@ -3,6 +3,11 @@
 # The function of an iteration's values that map_piece() calls.
 loop_step <- function(job) {
   register_sequential()
+  iteration_step(job)
+}
+
+# The same for a worker that needn't have muster.
+iteration_step <- function(job) {
   frame <- environment(job$fun)
   iteration_code <- job$loop$code
   functions <- job$loop$functions
@@ -17,6 +22,8 @@ loop_step <- function(job) {
     eval(iteration_code, iteration_frame)
   }
 }
+
+environment(iteration_step) <- baseenv()
 
 # How conditions name the call of an iteration, which says nothing to users.
 is_step <- function(call) identical(call, quote(eval(iteration_code, iteration_frame)))

@@ -241,3 +241,35 @@ test_cluster("a cluster's status is printed in units, and its columns are number
     c("0.00 s", "1.0 s", "10 s", "100 s", "1.7 min", "99 min", "1.7 h", "48 h", "2.0 d")
   )
 })
+
+test_cluster("H8: cluster_status() shows R's own workers, too", {
+  cl <- makeClusterPSOCK(2, rscript_call = "parallel:::.workRSOCK()")
+  status <- cluster_status(cl)
+  expect_s3_class(status, "muster_status")
+  expect_identical(status$host, c("localhost", "localhost"))
+  expect_identical(status$pid, vapply(unclass(cl), function(node) node$pid, 0L))
+  expect_identical(status$state, c("idle", "idle"))
+  expect_true(all(is.na(status[c("done", "running", "restarts", "heartbeat", "task", "job")])))
+  if (file.exists("/proc/self/stat")) expect_true(all(status$rss > 1e6))
+  expect_output(print(status), "localhost")
+  # One that computes, one that was killed, beside muster's own.
+  parallel:::sendCall(cl[[1L]], Sys.sleep, list(1))
+  killNode(cl[[2L]])
+  own <- local_cluster(1)
+  both <- cluster_status(c(own, cl))
+  expect_identical(both$state, c("idle", "busy", "lost"))
+  expect_named(both, names(cluster_status(own)))
+  parallel::stopCluster(cl)
+  expect_identical(cluster_status(cl)$state, c("stopped", "stopped"))
+  # Of parallel's nodes less is known.
+  expect_identical(
+    cluster_status(structure(list(structure(list(host = "far"), class = "SOCKnode")),
+      class = c("SOCKcluster", "cluster")
+    ))[c("worker", "host", "pid", "state")],
+    structure(
+      data.frame(worker = 1L, host = "far", pid = NA_integer_, state = NA_character_),
+      class = c("muster_status", "data.frame")
+    )
+  )
+  expect_error(cluster_status(cl[0]), class = "muster_error_input")
+})

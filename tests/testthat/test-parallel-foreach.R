@@ -128,26 +128,53 @@ loops <- list(
   }
 )
 
+run_loops <- function(dopar) {
+  lapply(loops, function(loop) {
+    around <- new.env(parent = globalenv())
+    give_foreach(around)
+    around$`%dopar%` <- dopar
+    environment(loop) <- around
+    loop()
+  })
+}
+
 test_cluster("loops have the values that %do% and doParallel give them", {
   cl <- local_cluster(2)
   local_loops(cl)
-  run <- function(dopar) {
-    lapply(loops, function(loop) {
-      around <- new.env(parent = globalenv())
-      give_foreach(around)
-      around$`%dopar%` <- dopar
-      environment(loop) <- around
-      loop()
-    })
-  }
-  ours <- run(`%dopar%`)
+  ours <- run_loops(`%dopar%`)
   attached <- search()
-  here <- run(foreach::`%do%`)
+  here <- run_loops(foreach::`%do%`)
   for (package in setdiff(search(), attached)) detach(package, character.only = TRUE)
   expect_identical(ours, here)
   skip_if_not_installed("doParallel")
   doParallel::registerDoParallel(cl)
-  expect_identical(ours, run(`%dopar%`))
+  expect_identical(ours, run_loops(`%dopar%`))
+})
+
+test_cluster("H8: registerDoMuster() takes clusters that have R's own workers", {
+  cl <- makeClusterPSOCK(2, rscript_call = "parallel:::.workRSOCK()")
+  defer(function() parallel::stopCluster(cl))
+  local_loops(cl)
+  ours <- run_loops(`%dopar%`)
+  random <- foreach(i = 1:5, .options.muster = list(seed = 1)) %dopar% stats::rnorm(1)
+  streams <- foreach(i = 1:5, .options.RNG = 7) %dopar% stats::rnorm(1)
+  pids <- foreach(i = 1:9, .combine = c) %dopar% Sys.getpid()
+  expect_true(all(pids %in% vapply(unclass(cl), function(node) node$pid, 0L)))
+  failed <- expect_error(foreach(i = 1:3) %dopar% if (i == 2) stop("two") else i,
+    "^task 2 failed - \"two\"",
+    class = "muster_error_remote"
+  )
+  expect_identical(failed$element, 2L)
+  # As muster's own workers evaluate them, alone and with others.
+  own <- local_loops()
+  for (cluster in list(own, c(own[1L], cl[1L]))) {
+    registerDoMuster(cluster)
+    expect_identical(run_loops(`%dopar%`), ours)
+    expect_identical(
+      foreach(i = 1:5, .options.muster = list(seed = 1)) %dopar% stats::rnorm(1), random
+    )
+    expect_identical(foreach(i = 1:5, .options.RNG = 7) %dopar% stats::rnorm(1), streams)
+  }
 })
 
 test_cluster("registerDoMuster() says what it has registered", {

@@ -205,3 +205,54 @@ test_cluster("references go along, as future allows them", {
     stdin()
   })), "connection")
 })
+
+test_cluster("H8: plan() takes `packages` for all workers", {
+  local_plan(workers = 2, packages = "splines")
+  attached <- function(...) future::value(future::future("package:splines" %in% search(), ...))
+  expect_true(attached())
+  expect_true(attached(packages = "stats4"))
+  expect_length(formals(future::plan("next"))$packages, 1L)
+  local_plan(workers = 2)
+  expect_false(attached())
+  # Alone, in tweak(), with others, and again.
+  one <- future::tweak(muster_future, packages = "splines")
+  two <- future::tweak(future::tweak(one, workers = I(1)), packages = c("splines", "stats4"))
+  expect_identical(attr(one, "tweaks"), list(packages = "splines"))
+  future::plan(two)
+  searched <- future::value(future::future(search()))
+  expect_true(all(c("package:splines", "package:stats4") %in% searched))
+  expect_error(future::plan(muster_future, packages = "splines", globals = "x"), "globals")
+})
+
+# A library with a package future of an old version, and nothing in it.
+local_old_future <- function(frame = parent.frame()) {
+  library <- local_folder(frame)
+  source <- file.path(local_folder(frame), "future")
+  dir.create(source)
+  writeLines(c("Package: future", "Version: 1.33.2", "Title: Old", "License: MIT"),
+    file.path(source, "DESCRIPTION")
+  )
+  file.create(file.path(source, "NAMESPACE"))
+  system2(file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-docs", "-l", library, source),
+    stdout = FALSE, stderr = FALSE
+  )
+  library
+}
+
+test_cluster("H8: an old future on a host is an error with its version and the host", {
+  skip_without_future()
+  skip_without_fork()
+  libraries <- paste(c(local_old_future(), .libPaths()), collapse = ":")
+  far <- launch_command(sub("R_LIBS=\\S+", paste0("R_LIBS=", libraries), host_command()), 1L, "far")
+  said <- paste0(
+    "Package future 1.33.2 on host \"", node_name(), "\" is too old: muster_future needs 1.40.0"
+  )
+  failed <- expect_error(future::plan(muster_future, workers = list(far)))
+  expect_match(conditionMessage(failed), "on host \"far\"", fixed = TRUE)
+  expect_match(conditionMessage(failed), said, fixed = TRUE)
+  # A cluster that was there before.
+  future::plan("sequential")
+  cl <- local_cluster(far)
+  local_plan(workers = cl)
+  expect_error(future::value(future::future(1)), said, fixed = TRUE, class = "FutureError")
+})
