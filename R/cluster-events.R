@@ -266,77 +266,15 @@ job_in <- function(frame, job, results) {
 # ---- Fork servers that are gone
 
 # What is needed to boot other servers for a cluster, by the cluster's id: the plan of each group,
-# and the directory of its first server; later: which groups' hosts aren't there yet. Entries of
+# and the directory of its first server; refused: why the sites of groups are lost. Entries of
 # clusters that are gone are dropped: they keep alive what the user's `setup` refers to.
-plans_keep <- function(id, plans, bases, later) {
+plans_keep <- function(id, plans, bases) {
   plans_drop()
-  the_cluster$plans[[as.character(id)]] <- list(plans = plans, bases = bases, later = later)
+  the_cluster$plans[[as.character(id)]] <- list(plans = plans, bases = bases)
 }
 
 plans_drop <- function() {
   the_cluster$plans <- the_cluster$plans[names(the_cluster$plans) %in% .Call(ffi_cluster_ids)]
   if (length(the_cluster$streams)) drop_streams()
   if (length(the_map$exports)) drop_exports()
-}
-
-# Called from C when a worker must be replaced and its fork server is gone.
-replace_servers <- function() {
-  while (!is.null(which <- .Call(ffi_cluster_orphan))) {
-    kept <- the_cluster$plans[[as.character(which[1L])]]
-    if (!replace_server(kept, which[1L], which[2L])) {
-      break
-    }
-  }
-  drop_gone_servers()
-}
-
-# Gives a group of a cluster another server, or has it wait for its host. If there is no server the
-# group is given up, unless it is the whole cluster: then that is an error, and the next call tries
-# again. FALSE: the cluster or the new server is gone meanwhile.
-replace_server <- function(kept, id, group) {
-  plan <- kept$plans[[group]]
-  if (!is.null(plan$host) && !is_linked(plan)) {
-    return(await_host(plan, id, group))
-  }
-  where <- if (is.null(plan$host)) "this machine" else host_shown(plan)
-  server <- tryCatch(server_for(plan, again = FALSE), error = identity)
-  if (!is.null(plan$host) && !is_linked(plan)) {
-    return(await_host(plan, id, group)) # it is gone meanwhile
-  }
-  why <- if (inherits(server, "error")) conditionMessage(server) else server$refused
-  if (!is.null(why)) {
-    abort_unless_others(kept, why)
-    the_cluster$plans[[as.character(id)]]$lost <- union(kept$lost, group)
-    adopted <- .Call(ffi_cluster_adopt, id, group, NULL, NULL)
-    inform_muster("server", paste0("No fork server can start on ", where, "."),
-      details = why, hints = "Its workers are given up. cluster_resize() tries again."
-    )
-    return(!is.null(adopted))
-  }
-  if (is.null(plan$host)) temp_dir(basename(kept$bases[group]), plan$call)
-  adopted <- .Call(
-    ffi_cluster_adopt, id, group, server$pointer,
-    if (!is.null(plan$host)) late_orders(plan, server)
-  )
-  inform_muster("server", paste0(
-    "The fork server ", if (!is.null(plan$host)) paste0("on ", where, " "),
-    "was gone; another one was started."
-  ))
-  !is.null(adopted)
-}
-
-abort_unless_others <- function(kept, why) {
-  if (length(kept$plans) == 1L) {
-    abort_muster("lost",
-      "Can't replace workers: their fork server is gone, and no other can start.",
-      details = why, hints = "cluster_stop() this cluster and start another.", call = verb_call()
-    )
-  }
-}
-
-# Tries again to start fork servers for the groups of a cluster that were given up.
-replace_lost_servers <- function(id) {
-  kept <- the_cluster$plans[[as.character(id)]]
-  the_cluster$plans[[as.character(id)]]$lost <- NULL
-  for (group in kept$lost) replace_server(kept, id, group)
 }

@@ -36,10 +36,11 @@ start_cluster <- function(plan, may_fall_back) {
   the_host$reached <- c(before, unlist(lapply(plans, function(one) one$host$key)))
   complete <- FALSE
   on.exit({
+    .Call(ffi_sites_drop, as.integer(setdiff(the_host$reached, before)))
     the_host$reached <- before
     # Directories of workers that were killed before they could report them.
     if (!complete) sweep_temp_dirs()
-    if (length(the_host$hosts)) drop_hosts()
+    if (length(the_host$hosts) + length(the_host$left)) drop_hosts()
   })
   plans <- reach_hosts(plans, c(plan$enough, Inf)[1L])
   check_room(plans, plan$call)
@@ -54,18 +55,17 @@ start_cluster <- function(plan, may_fall_back) {
 open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
   groups <- group_sources(plans, may_fall_back)
   outcome <- .Call(
-    ffi_cluster_open, lapply(groups, `[`, c("workers", "source", "setup")),
+    ffi_cluster_open, Map(with_site, groups, plans),
     min(sum(vapply(groups, `[[`, 0L, "window")), plan$window), plan_timeout(plan), plan$policy
   )
   if (!is.null(outcome$pointer)) {
     later <- vapply(plans, is_later, NA)
     asleep <- vapply(plans, is_asleep, NA)
-    if (any(later & !asleep) && is.null(the_host$watch)) the_host$watch <- new_queue_watch()
     for_start <- c("later", "asleep", "enough", "scale", "idle_s")
     plans <- lapply(plans, function(one) one[setdiff(names(one), for_start)])
     for (one in plans) own_link(one, outcome$id)
-    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later & !asleep))
-    if (any(asleep)) begin_scaling(outcome$id, asleep, plan$idle_s, plan$call)
+    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"))
+    if (any(asleep)) begin_scaling(outcome$id, plan$idle_s, plan$call)
     outcome$groups <- Map(function(one, group, later) {
       moves <- later || is_queued(one) # its host may change
       list(start = group$start, plan = plan_to_keep(one), moves = moves)
@@ -91,6 +91,11 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
     return(open_groups(plan, plans, may_fall_back, again = FALSE))
   }
   abort_start(outcome, plan, server, plans[[at]]$host$name)
+}
+
+with_site <- function(group, plan) {
+  site <- if (is.null(plan$host)) 0L else as.integer(plan$host$key)
+  c(group[c("workers", "source", "setup")], list(site = site))
 }
 
 # The number of the group whose worker couldn't be started.
@@ -145,7 +150,7 @@ late_orders <- function(plan, server) {
 
 is_later <- function(plan) isTRUE(plan$later)
 
-# Of a host that isn't there yet, see join_hosts().
+# Of a host that isn't there yet, see host-tend.R.
 source_later <- function(plan) {
   list(
     workers = plan$workers, source = NULL, setup = NULL, start = "fork", window = window_fork,
@@ -203,11 +208,7 @@ start_timeout <- function() {
 # the rest, so the user's order is kept. Packages that can be loaded in advance are.
 is_late <- function(packages) cumsum(packages %in% never_preloaded()) > 0L
 never_preloaded <- function() c(not_preloaded, names(dev_packages()))
-# again: see host_servers().
-server_for <- function(plan, again = TRUE) {
-  if (!is.null(plan$host)) {
-    return(host_servers(list(plan), again)[[1L]])
-  }
+server_for <- function(plan) {
   late <- is_late(plan$packages)
   load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())
   fork_server(plan$packages[!late], load, plan$call, plan$boot, plan$workers)

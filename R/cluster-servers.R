@@ -158,12 +158,11 @@ boot_server <- function(packages, load, key, call, boot = NULL, workers = Inf) {
 }
 
 # made(): the entry for a server that is ready.
-wait_for_server <- function(pointer, base, call, made) {
+wait_for_server <- function(pointer, base, call, made, wait_s = start_timeout()) {
   # An interrupt must not leave an unregistered server behind.
   waited <- FALSE
   on.exit(if (!waited) end_server(pointer, base))
-  ready <- server_boots(pointer)
-  if (ready) {
+  if (.Call(ffi_server_wait, pointer, wait_s)) {
     waited <- TRUE
     return(made())
   }
@@ -172,21 +171,6 @@ wait_for_server <- function(pointer, base, call, made) {
     return(list(refused = state$text))
   }
   abort_boot(state, call)
-}
-
-# TRUE once it is ready, FALSE if it has ended or takes too long. Hosts that come meanwhile don't
-# wait for it.
-server_boots <- function(pointer) {
-  end_s <- proc.time()[["elapsed"]] + start_timeout()
-  repeat {
-    left_s <- end_s - proc.time()[["elapsed"]]
-    wait_s <- max(0, if (the_host$joins) min(0.1, left_s) else left_s)
-    ready <- .Call(ffi_server_wait, pointer, wait_s)
-    if (ready || left_s <= 0 || .Call(ffi_server_state, pointer)$state != "booting") {
-      return(ready)
-    }
-    if (the_host$joins) begin_joins()
-  }
 }
 
 abort_boot <- function(state, call) {

@@ -7,9 +7,10 @@ the_host$host_keys <- 0L # how many keys were given
 the_host$launches <- 0L # how many commands of launchers were run
 the_host$reached <- character() # keys of hosts that a start is about to use
 the_host$ends <- list() # how hosts ended, see note_host_end()
-the_host$joins <- FALSE # is join_hosts() at work?
-the_host$begun <- list() # fork servers that boot for it, see begin_joins()
-the_host$watch <- NULL # what it remembers of jobs that are pending
+the_host$left <- list() # links that workers leave, by name
+the_host$begun <- list() # fork servers that boot there, see begin_host_server(), by key
+the_host$words <- list() # functions that say what became of sites, see say_words()
+the_host$told <- "" # what was said last of jobs that are pending
 the_host$temp_root <- NULL # of a host process
 
 # hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name, by),

@@ -28,37 +28,39 @@ job_of_output <- function(output) {
   if (length(said)) sub("^[Jj]ob <?", "", said)
 }
 
-# check_command() gives "4711 (by `srun ...`)" if the command of a plan waits, as check_job().
-check_command <- function(plan, now_s) {
+# look_at_output() gives "4711 (by `srun ...`)" if the command of a plan waits, as look_at_job().
+look_at_output <- function(plan) {
   link <- the_host$hosts[[plan$host$key]]
-  state <- .Call(ffi_remote_state, link$pointer)
-  output <- paste0(state$output, state$skipped)
+  output <- output_of_link(link)
   waits <- waits_in_queue(output)
   if (is.na(waits)) waits <- !is.null(plan$host$queue_timeout)
   if (!waits) {
-    # One that never waited has run since it began.
-    return(check_running(plan, now_s, if (isTRUE(link$waited)) now_s else link$begun_s))
-  }
-  the_host$hosts[[plan$host$key]]["ran_s"] <- list(NULL)
-  the_host$hosts[[plan$host$key]]$waited <- TRUE
-  most_s <- c(plan$host$queue_timeout, Inf)[1L]
-  job <- job_of_output(output)
-  if (now_s - link$begun_s > most_s) {
-    abort_muster("timeout",
-      paste0("The command waited in a queue for ", most_s, " s."),
-      details = output_lines(output, 5L),
-      hints = c(
-        "`queue_timeout` of launch_command() allows more.", paste("The command:", link$command),
-        if (!is.null(job)) {
-          paste0(
-            "If job ", job, " is still in the queue, it ends as soon as it starts; scancel, bkill ",
-            "or qdel takes it back."
-          )
-        }
-      ),
-      command = link$command, reason = "pending", job = job, output = output, call = plan$call
-    )
+    return(NULL)
   }
   short <- if (nchar(link$command) > 40L) paste0(substr(link$command, 1L, 37L), "...")
-  paste0(c(job, "one")[1L], " (by `", c(short, link$command)[1L], "`)")
+  paste0(c(job_of_output(output), "one")[1L], " (by `", c(short, link$command)[1L], "`)")
+}
+
+output_of_link <- function(link) {
+  state <- .Call(ffi_remote_state, link$pointer)
+  paste0(state$output, state$skipped)
+}
+
+abort_waiting <- function(plan, link) {
+  output <- output_of_link(link)
+  job <- job_of_output(output)
+  abort_muster("timeout",
+    paste0("The command waited in a queue for ", plan$host$queue_timeout, " s."),
+    details = output_lines(output, 5L),
+    hints = c(
+      "`queue_timeout` of launch_command() allows more.", paste("The command:", link$command),
+      if (!is.null(job)) {
+        paste0(
+          "If job ", job, " is still in the queue, it ends as soon as it starts; scancel, bkill ",
+          "or qdel takes it back."
+        )
+      }
+    ),
+    command = link$command, reason = "pending", job = job, output = output, call = plan$call
+  )
 }

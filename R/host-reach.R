@@ -4,36 +4,50 @@
 # reached at once. enough: of how many workers; the plans of hosts that may join later get `later`.
 # One whose number of workers isn't known is waited for.
 reach_hosts <- function(plans, enough) {
-  far <- which(vapply(plans, function(plan) !is.null(plan$host) && !is_asleep(plan), NA))
-  for (plan in plans[far]) begin_link(plan)
-  waiting <- far
-  watch <- new_queue_watch()
+  far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
+  numbers <- vapply(plans[far], function(plan) as.integer(plan$host$key), 0L)
+  for (plan in plans[far]) new_site(plan)
+  waiting <- Filter(function(i) !is_asleep(plans[[i]]), far)
   failed <- list() # errors, by the plan's number
   since_s <- Inf # when the first failed
-  while (length(waiting)) {
-    starting <- Filter(function(i) is_starting(plans[[i]]), waiting)
-    for (i in setdiff(waiting, starting)) {
-      link <- tryCatch(finish_first_link(plans[[i]]), muster_error = identity)
-      if (inherits(link, "error")) {
-        failed[[as.character(i)]] <- link
-        since_s <- min(since_s, proc.time()[["elapsed"]])
-      } else if (is.null(plans[[i]]$workers)) {
-        plans[[i]]$workers <- link$facts$cores
+  at_of <- function(at) far[match(at[1L], numbers)]
+  on <- list(
+    take = function(one) NULL, # its fork server boots when all are there
+    fail = function(one, error) {
+      i <- at_of(one$at)
+      tell_site(one, "failed")
+      end_link(plans[[i]])
+      if (can_install(plans[[i]], error)) {
+        error <- tryCatch(install_there(plans[[i]]), muster_error = identity)
+        plans[[i]]$host$install <<- NULL # once
+        new_site(plans[[i]])
       }
+      if (is.null(error)) {
+        return()
+      }
+      failed[[as.character(i)]] <<- error
+      since_s <<- min(since_s, proc.time()[["elapsed"]])
+      waiting <<- setdiff(waiting, i)
+    },
+    serve = function(one) {
+      i <- at_of(one$at)
+      link <- finish_link(plans[[i]])
+      if (is.null(plans[[i]]$workers)) plans[[i]]$workers <<- link$facts$cores
+      waiting <<- setdiff(waiting, i)
+      NULL
     }
-    waiting <- starting
+  )
+  repeat {
+    carry_out_all(numbers, function(at) plans[[at_of(at)]], on)
     # Others that fail, too, mostly do so at once: one error names them all.
     over <- !length(waiting) || proc.time()[["elapsed"]] - since_s > others_fail_s
     if (length(failed) && over) abort_hosts(failed[order(as.integer(names(failed)))])
-    if (length(failed)) {
-      .Call(ffi_remote_wait, the_host$hosts[[plans[[waiting[1L]]]$host$key]]$pointer, 0.05)
-      next
-    }
-    if (length(waiting) && is_enough(plans, waiting, enough)) {
+    if (!length(waiting)) break
+    if (!length(failed) && is_enough(plans, waiting, enough)) {
       for (i in waiting) plans[[i]]$later <- TRUE
       break
     }
-    if (length(waiting)) wait_for_some(plans[waiting], watch)
+    .Call(ffi_remote_wait, the_host$hosts[[plans[[waiting[1L]]]$host$key]]$pointer, 0.05)
   }
   plans
 }
@@ -50,7 +64,10 @@ abort_hosts <- function(failed) {
     lines <- grep("^i (The command|It must run)", lines, value = TRUE, invert = TRUE)
     paste(c(lines[1L], paste0("  ", sub("^[xi] ", "", lines[-1L]))), collapse = "\n")
   }, "")
-  kinds <- unique(vapply(failed, function(one) sub("muster_error_", "", class(one)[1L]), ""))
+  kinds <- unique(unlist(lapply(failed, function(one) {
+    kind <- grep("^muster_error_", class(one), value = TRUE)
+    sub("muster_error_", "", c(kind, "launch")[1L])
+  })))
   abort_muster(kinds, paste0(length(failed), " hosts can't be used."),
     details = said,
     host = unlist(lapply(failed, `[[`, "host")), command = unlist(lapply(failed, `[[`, "command")),
@@ -63,10 +80,4 @@ is_enough <- function(plans, waiting, enough) {
   there <- Filter(Negate(is_asleep), plans[setdiff(seq_along(plans), waiting)])
   all(vapply(plans, known, NA)) && length(there) > 0L &&
     sum(vapply(there, `[[`, 0L, "workers")) >= enough
-}
-
-# Waits a moment for hosts that start, longer for none of them than it has.
-wait_for_some <- function(plans, watch) {
-  .Call(ffi_remote_wait, the_host$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
-  for (failed in watch_jobs(plans, watch)) stop(failed$error) # tidy: raised above
 }

@@ -210,12 +210,23 @@ note_host_end <- function(plan, link, why) {
   the_host$ends <- utils::tail(the_host$ends, 1000L)
 }
 
+# note_host_ends() looks for hosts that have ended, of which nobody has told yet.
+note_host_ends <- function() {
+  plans <- do.call(c, lapply(unname(the_cluster$plans), `[[`, "plans"))
+  for (plan in plans) {
+    link <- the_host$hosts[[c(plan$host$key, "none")[1L]]]
+    if (!is.null(link$facts) && link_state(plan)$state == "gone") link_loss(plan, link)
+  }
+}
+
 # host_end() gives how the host of a lost worker ended, as the end of a sentence, or NULL.
 host_end <- function(status) {
   if (!has_text(status$host)) {
     return(NULL)
   }
-  said <- the_host$ends[[paste(status$host, c(status$job, "")[1L], sep = "\n")]]
+  key <- paste(status$host, c(status$job, "")[1L], sep = "\n")
+  if (is.null(the_host$ends[[key]])) note_host_ends()
+  said <- the_host$ends[[key]]
   if (is.null(said)) NULL else sub("^I", "i", sub("[.]$", "", said))
 }
 

@@ -85,33 +85,18 @@ put_to_sleep <- function(plans, scale) {
 is_asleep <- function(plan) isTRUE(plan$asleep)
 
 # Of a cluster that has just started.
-begin_scaling <- function(id, asleep, idle_s, call) {
+begin_scaling <- function(id, idle_s, call) {
   the_cluster$plain <- FALSE
   the_cluster$scales <- the_cluster$plans[[as.character(id)]]$scales <- TRUE
-  if (!.Call(ffi_cluster_scale, id, as.raw(asleep), idle_s)) {
+  if (!.Call(ffi_cluster_scale, id, idle_s)) {
     abort_muster("limit", "There is no memory for a cluster with `scale`.", call = call)
-  }
-}
-
-# ---- Hosts that are needed
-
-# wake_hosts() has groups wait for a host, which join_hosts() asks for.
-wake_hosts <- function() {
-  for (id in names(the_cluster$plans)) {
-    for (group in .Call(ffi_cluster_woken, as.integer(id))) {
-      plan <- the_cluster$plans[[id]]$plans[[group]]
-      link <- the_host$hosts[[plan$host$key]]
-      if (!is.null(link) && is_up(link)) set_link_aside(link, id, group) else end_link(plan)
-      await_later(id, group)
-    }
   }
 }
 
 # A task was submitted, and nobody may wait for it soon.
 wake_for_task <- function(id) {
-  id <- as.character(id)
-  scales <- isTRUE(the_cluster$plans[[id]]$scales)
-  if (scales && .Call(ffi_cluster_wakes, as.integer(id))) join_hosts()
+  scales <- isTRUE(the_cluster$plans[[as.character(id)]]$scales)
+  if (scales && .Call(ffi_cluster_wakes, as.integer(id))) tend_hosts()
 }
 
 # ---- Hosts with data

@@ -187,59 +187,30 @@ is_queued <- function(plan) isTRUE(plan$host$queued)
 # Whether its command may wait in a queue: host-queue.R has those that aren't Slurm's.
 may_wait <- function(plan) is_queued(plan) || isTRUE(plan$host$waits)
 
-# new_queue_watch() gives what watch_jobs() remembers of one wait: when squeue is asked next, and
-# what the user was told.
-new_queue_watch <- function() {
-  now_s <- proc.time()[["elapsed"]]
-  list2env(list(begun_s = now_s, look_s = now_s + 1, told = ""), parent = emptyenv())
-}
-
-# watch_jobs() tells which jobs of these plans are pending. It gives the errors of those that have
-# been that for too long, or run and don't answer: a list of list(plan, error).
-watch_jobs <- function(plans, watch) {
-  plans <- Filter(may_wait, plans)
-  now_s <- proc.time()[["elapsed"]]
-  if (!length(plans) || now_s < watch$look_s) {
-    return(list())
-  }
-  watch$look_s <- now_s + min(30, max(1, (now_s - watch$begun_s) / 10))
-  queued <- Filter(is_queued, plans)
-  jobs <- if (length(queued)) {
-    pending_jobs(vapply(queued, function(plan) the_host$hosts[[plan$host$key]]$name, ""))
-  }
-  found <- lapply(plans, function(plan) {
-    tryCatch(
-      if (is_queued(plan)) check_job(plan, jobs, now_s) else check_command(plan, now_s),
-      error = function(e) list(plan = plan, error = e)
-    )
-  })
-  failed <- vapply(found, is.list, NA)
-  tell_pending(unlist(found[!failed]), watch, length(queued) == length(plans))
-  found[failed]
-}
-
-# check_job() gives "12 (Resources)" if the job of a plan is pending. One that squeue doesn't know
-# runs, or has ended.
-check_job <- function(plan, jobs, now_s) {
+# look_at_job() gives "12 (Resources)" if the job of a plan is pending. One that squeue doesn't know
+# runs, or has ended: then it is NULL.
+look_at_job <- function(plan, jobs) {
   key <- plan$host$key
-  link <- the_host$hosts[[key]]
-  job <- jobs[[link$name]]
+  job <- jobs[[the_host$hosts[[key]]$name]]
+  the_host$hosts[[key]]$job <- job
   if (is.null(job)) {
-    return(check_running(plan, now_s, now_s))
+    return(NULL)
   }
-  the_host$hosts[[key]]["ran_s"] <- list(NULL)
-  if (grepl(never_starts, job[["reason"]])) abort_never(plan, link, job)
-  if (now_s - link$begun_s > plan$host$queue_timeout) {
-    abort_muster("timeout",
-      paste0("Job ", job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
-      details = paste0("Its reason: ", job[["reason"]], "."),
-      hints = c(
-        "`queue_timeout` of launch_slurm() allows more.", paste("The command:", link$command)
-      ),
-      command = link$command, reason = "pending", job = job[["id"]], call = plan$call
-    )
-  }
+  if (grepl(never_starts, job[["reason"]])) abort_never(plan, the_host$hosts[[key]], job)
   paste0(job[["id"]], " (", job[["reason"]], ")")
+}
+
+# abort_queued() raises the error of a command that has waited for longer than it may.
+abort_queued <- function(plan, link) {
+  if (!is_queued(plan)) abort_waiting(plan, link)
+  abort_muster("timeout",
+    paste0("Job ", link$job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
+    details = paste0("Its reason: ", link$job[["reason"]], "."),
+    hints = c(
+      "`queue_timeout` of launch_slurm() allows more.", paste("The command:", link$command)
+    ),
+    command = link$command, reason = "pending", job = link$job[["id"]], call = plan$call
+  )
 }
 
 # Reasons of squeue for which a job stays pending until somebody changes it, or the cluster.
@@ -258,18 +229,6 @@ abort_never <- function(plan, link, job) {
     ),
     command = link$command, reason = "request", job = job[["id"]], output = "", call = plan$call
   )
-}
-
-# A command that doesn't wait in a queue, since `since_s` at the latest, has the time of any other.
-check_running <- function(plan, now_s, since_s) {
-  key <- plan$host$key
-  link <- the_host$hosts[[key]]
-  if (is.null(link$ran_s)) the_host$hosts[[key]]$ran_s <- link$ran_s <- since_s
-  if (now_s - link$ran_s > plan_timeout(plan)) {
-    plan$host$command <- link$command
-    abort_link(.Call(ffi_remote_state, link$pointer), plan)
-  }
-  NULL
 }
 
 # pending_jobs() asks squeue: c(id, reason) of each pending job with one of these names, by name.
@@ -326,18 +285,19 @@ slurm_end <- function(name) {
   if (length(state) == 1L && state %in% names(reasons)) reasons[[state]]
 }
 
-tell_pending <- function(pending, watch, slurm, most = 4L) {
-  text <- if (length(pending)) {
+# tell_pending() says so if what waits has changed since it last did.
+tell_pending <- function(pending, slurm, most = 4L) {
+  text <- ""
+  if (length(pending)) {
     left <- length(pending) - most
-    paste0(
+    text <- paste0(
       "Waiting for ", if (slurm) "Slurm to start ", number_of(length(pending), "job"),
       if (!slurm) " to start", ": ",
       paste(utils::head(pending, most), collapse = ", "),
       if (left > 0L) paste(" and", left, "more"), "."
     )
   }
-  if (!is.null(text) && text != watch$told) {
-    watch$told <- text
-    inform_muster("pending", text, jobs = pending)
-  }
+  changed <- text != the_host$told
+  the_host$told <- text
+  if (changed && nzchar(text)) inform_muster("pending", text, jobs = pending)
 }

@@ -186,7 +186,8 @@ cluster_resize <- function(cl, workers) {
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
   # Workers that were given up while the system lacked resources may be back by now.
-  replace_lost_servers(.subset2(cl[[1L]], "id"))
+  .Call(ffi_sites_retry, .subset2(cl[[1L]], "id"))
+  tend_hosts()
   .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
@@ -210,6 +211,10 @@ node_again <- function(node, call) {
   }
   plan$setup <- if (is.raw(plan$setup)) unserialize(plan$setup)
   plan$call <- call
+  # Another node's cluster may have the link.
+  plan$groups <- lapply(plan$groups, function(group) {
+    if (is.null(group$host)) group else with_key(group)
+  })
   opened <- start_cluster(plan, may_fall_back = TRUE)
   new_nodes(opened$nodes, opened, opened$groups, opened$of, plan$threads)[[1L]]
 }

@@ -29,9 +29,13 @@
   EACH(ffi_remote_is, 4)                                                       \
   EACH(ffi_remote_server, 3)                                                   \
   EACH(ffi_remote_end, 1)                                                      \
-  EACH(ffi_remote_leaves, 1)                                                   \
+  EACH(ffi_site_new, 2)                                                        \
+  EACH(ffi_site_tell, 3)                                                       \
+  EACH(ffi_sites_next, 1)                                                      \
+  EACH(ffi_sites_drop, 1)                                                      \
+  EACH(ffi_site_same, 1)                                                      \
+  EACH(ffi_sites_retry, 1)                                                     \
   EACH(ffi_remote_owner, 2)                                                    \
-  EACH(ffi_remotes_look, 1)                                                    \
   EACH(ffi_server_start, 4)                                                    \
   EACH(ffi_server_wait, 2)                                                     \
   EACH(ffi_server_state, 1)                                                    \
@@ -40,16 +44,12 @@
   EACH(ffi_cluster_grow, 4)                                                    \
   EACH(ffi_nodes_ready, 1)                                                     \
   EACH(ffi_cluster_adopt, 4)                                                   \
-  EACH(ffi_cluster_await, 2)                                                   \
-  EACH(ffi_cluster_move, 3)                                                    \
   EACH(ffi_cluster_keep, 3)                                                    \
-  EACH(ffi_cluster_scale, 3)                                                   \
+  EACH(ffi_cluster_scale, 2)                                                   \
   EACH(ffi_nodes_groups, 1)                                                    \
   EACH(ffi_cluster_wakes, 1)                                                   \
-  EACH(ffi_cluster_woken, 1)                                                   \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
-  EACH(ffi_cluster_orphan, 0)                                                  \
   EACH(ffi_nodes_share_host, 1)                                                \
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \

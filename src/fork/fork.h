@@ -193,6 +193,7 @@ struct mst_host {
   // it stays.
   void (*release)(struct mst_host *self);
   uint8_t silent;
+  struct mst_host *next_left; // in a list of those that workers leave
   // How many processes the kernel has killed for memory, -1 if unknown; NULL: its fork servers
   // tell.
   int64_t (*oom_kills)(void);

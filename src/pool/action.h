@@ -39,6 +39,7 @@ enum mst_do {
   // When nothing else is due.
   MST_DO_DROP,   // on its data channel: job id
   MST_DO_LAUNCH, // start its process, with its channels
+  MST_DO_PEND,   // it is on no host: its launch waits for one
   // Of the cluster.
   MST_DO_STARTED,      // as many workers are ready as the start needs
   MST_DO_START_FAILED, // all ended again; the reason: fail_* of the pool

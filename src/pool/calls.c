@@ -21,6 +21,7 @@ static void set_up(struct mst_calls *calls, uint32_t from, uint32_t to) {
     struct mst_worker *worker = calls->pool.workers[i];
     worker->launch_ns = NEVER;
     worker->rng_kept = 1;
+    worker->site = &calls->sites[0];
     worker->journal.total = &calls->log_bytes;
     worker->journal.unfit = worker->journal.impossible = calls->no_checkpoints;
   }
@@ -39,8 +40,19 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->withdraw_ns = NEVER;
   calls->tally.calls = calls;
   calls->common.journal.total = &calls->log_bytes;
+  calls->sites = calloc(1, sizeof *calls->sites);
+  if (calls->sites == NULL) return -MST_EMEM;
+  calls->site_count = 1;
+  const struct mst_site_terms here = {
+      .heals = 1, .start_ns = NEVER, .queue_ns = NEVER};
+  mst_site_init(calls->sites, &here, MST_SITE_UP, 0);
   const int rc = mst_pool_init(&calls->pool, workers, window);
-  if (rc == 0) set_up(calls, 0, workers);
+  if (rc == 0) {
+    set_up(calls, 0, workers);
+  } else {
+    free(calls->sites);
+    calls->sites = NULL;
+  }
   return rc;
 }
 
@@ -70,6 +82,8 @@ void mst_calls_close(struct mst_calls *calls, uint32_t index, int64_t now_ns) {
   worker->to_heal = 0;
   if (worker->launch_ns != NEVER) calls->waiting--;
   worker->launch_ns = NEVER;
+  worker->site->pending -= worker->pends;
+  worker->pends = 0;
   mst_worker_forget_why(worker);
 }
 
@@ -105,6 +119,7 @@ void mst_calls_free(struct mst_calls *calls) {
   mst_dispatch_free(&calls->dispatch);
   free_journals(calls, 0, calls->pool.count);
   mst_pool_free(&calls->pool);
+  free(calls->sites);
   memset(calls, 0, sizeof *calls);
 }
 

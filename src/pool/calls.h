@@ -66,6 +66,8 @@ struct mst_calls {
   uint32_t drop_at;
   uint32_t to_heal;       // workers with to_heal
   uint32_t waiting;       // workers with launch_ns
+  struct mst_site *sites; // where workers are launched; owned
+  uint32_t site_count;
   uint32_t alone;         // workers with MST_ALONE_LATER or more
   uint32_t quiet;         // of these, with MST_ALONE_WAITS or more
   uint64_t losses;        // of workers that came back
@@ -86,6 +88,10 @@ struct mst_calls {
 // mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id and counts. Allocates.
 // 0, -MST_EMEM, -MST_EINPUT.
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window);
+// mst_calls_split gives each of several groups, whose workers follow each other, a site of its own;
+// at first all workers are launched at one. Call it before the start. 0, -MST_EMEM.
+int mst_calls_split(struct mst_calls *calls, const uint32_t *workers,
+                    uint32_t count);
 // mst_calls_forbid_checkpoints: workers never make checkpoints. Call it before the start.
 void mst_calls_forbid_checkpoints(struct mst_calls *calls);
 // mst_calls_end_queue ends the tasks that no worker has: they are LOST. mst_calls_end also ends all
@@ -103,7 +109,7 @@ void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
 // were given becomes theirs. 0, -MST_EMEM, -MST_EINPUT (not running). Allocates.
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
 // mst_calls_revive restarts the workers that were given up because the system lacked a resource, or
-// because their launcher was lost, if there is another.
+// because their site was lost, if it isn't any more.
 // Returns how many.
 uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
 
@@ -234,6 +240,10 @@ void mst_calls_each_task(const struct mst_calls *calls,
 // mst_call_cancel removes a task from the queue, or has its worker interrupt it. 1, or 0 if it is
 // already over. O(log tasks).
 int mst_call_cancel(struct mst_call *task, int64_t now_ns);
+// mst_calls_look_at_sites: facts of sites may have changed. Workers whose host has come are
+// launched, those whose host won't come fail, and those on a host that is left move. O(workers)
+// while some pend or move.
+void mst_calls_look_at_sites(struct mst_calls *calls, int64_t now_ns);
 // mst_calls_move has a worker that is up end once it has answered what it was sent, and start again
 // by its launcher, which may be another one by then. Its state is replayed from its journal. Calls
 // that it wasn't sent, and new ones, wait for it; no call is blamed. Does nothing without healing,

@@ -61,6 +61,11 @@ static const char *check_mailbox(const struct mst_calls *calls,
     return "a worker that isn't lost is to be launched later";
   }
   if (worker->todo != 0 && !worker->due) return "something to do is forgotten";
+  if (worker->pends && (!worker->awaited || worker->pid != 0))
+    return "a launch that waits for a host was given up, or has a process";
+  if (worker->pends && worker->link != 0)
+    return "a worker that waits for a host is on one";
+  if (worker->link > worker->site->link) return "a link that wasn't there";
   return NULL;
 }
 
@@ -68,18 +73,24 @@ const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
   if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
   if (what == NULL) what = mst_needs_check(&calls->tally);
-  uint32_t to_heal = 0, waiting = 0, alone = 0, quiet = 0;
+  uint32_t to_heal = 0, waiting = 0, alone = 0, quiet = 0, pending = 0;
+  for (uint32_t g = 0; what == NULL && g < calls->site_count; g++) {
+    what = mst_site_check(&calls->sites[g]);
+    pending += calls->sites[g].pending;
+  }
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_mailbox(calls, calls->pool.workers[i]);
     to_heal += calls->pool.workers[i]->to_heal;
     alone += calls->pool.workers[i]->alone >= MST_ALONE_LATER;
     quiet += calls->pool.workers[i]->alone >= MST_ALONE_WAITS;
     waiting += calls->pool.workers[i]->launch_ns != NEVER;
+    pending -= calls->pool.workers[i]->pends;
   }
   if (what != NULL) return what;
   if (to_heal != calls->to_heal) return "workers to be healed";
   if (alone != calls->alone || quiet != calls->quiet)
     return "workers that run alone";
+  if (pending != 0) return "workers that wait for a host";
   if (waiting != calls->waiting) return "workers to be launched later";
   if (mst_calls_leaves_idle(calls))
     return "a task waits while a worker is idle";

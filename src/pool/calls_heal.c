@@ -186,8 +186,9 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
   if (calls->pool.phase != MST_POOL_RUNNING) return 0;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_worker *worker = calls->pool.workers[i];
-    const int waits =
-        worker->why == MST_WHY_SERVER && worker->launcher == MST_LAUNCHER_THERE;
+    const int waits = worker->why == MST_WHY_SERVER &&
+                      worker->site->is != MST_SITE_LOST &&
+                      !mst_site_is_gone(worker->site);
     if (!worker->dead || (worker->sys_errno == 0 && !waits)) continue;
     if (worker->state != MST_WORKER_LOST) continue;
     worker->dead = 0;
@@ -239,9 +240,9 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t index,
                       const struct mst_judged *judged, int64_t now_ns) {
   struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
-  if (calls->policy.on && worker->launcher == MST_LAUNCHER_GONE &&
+  if (calls->policy.on && mst_site_is_gone(worker->site) &&
       calls->pool.phase == MST_POOL_RUNNING) {
-    free(judged->words); // it waits for another launcher
+    free(judged->words); // it waits for another fork server
     return;
   }
   worker->to_heal = 0;

@@ -1,6 +1,6 @@
 // Shared by the files of the core of calls. Each uses only those before it in this list:
-// calls_step.c, calls_log.c, calls_heal.c, calls_withdraw.c, calls.c; then calls_user.c and
-// calls_next.c, which declare nothing here.
+// calls_step.c, calls_log.c, calls_heal.c, calls_withdraw.c, calls.c, calls_site.c; then
+// calls_user.c and calls_next.c, which declare nothing here.
 #ifndef MST_POOL_CALLS_INT_H
 #define MST_POOL_CALLS_INT_H
 
@@ -99,5 +99,11 @@ void mst_calls_sent_ahead(struct mst_calls *calls,
 
 // mst_worker_left ends the calls of a drained worker that has left, or brings one that moves back.
 void mst_worker_left(struct mst_calls *calls, struct mst_worker *worker);
+
+// ---- calls_site.c
+
+// mst_worker_place gives LAUNCH for a worker, or PEND if it has to wait for a host; 0 if neither.
+enum mst_do mst_worker_place(struct mst_calls *calls,
+                             struct mst_worker *worker);
 
 #endif

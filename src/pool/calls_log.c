@@ -141,6 +141,7 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t index,
   struct mst_worker *worker = calls->pool.workers[index];
   calls->now_ns = now_ns;
   mst_journal_made(&worker->journal, cost_ns, now_ns);
+  worker->standby_link = worker->link;
   // The checkpoint has the stream, of any generator, and what was made of it.
   worker->rng_other = worker->rng_since = 0;
   worker->rng_kept = 1;

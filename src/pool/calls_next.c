@@ -129,6 +129,9 @@ static int of_worker(struct mst_calls *calls, struct mst_worker *worker,
     return 1;
   case MST_DO_CANCEL:
     return give_cancel(worker, action);
+  case MST_DO_LAUNCH: // its host has come
+    what = mst_worker_place(calls, worker);
+    return what == 0 ? 0 : give(action, what, index);
   case MST_DO_TRIM:
     if (hears(calls, worker)) return give(action, what, index);
     worker->trims = 0;
@@ -195,8 +198,8 @@ static int next_launch(struct mst_calls *calls, struct mst_action *action) {
   struct mst_worker *worker = mst_pool_next_launch(&calls->pool);
   if (worker == NULL) return 0;
   worker->moves = 0;
-  worker->from_checkpoint = worker->journal.checkpoint;
-  return give(action, MST_DO_LAUNCH, worker->mailbox.worker);
+  const enum mst_do what = mst_worker_place(calls, worker);
+  return give(action, what, worker->mailbox.worker);
 }
 
 // begin: ready workers take calls, including one that became ready after STARTED and whose RESUME

@@ -64,25 +64,7 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
   }
 }
 
-// ---- launchers
-
-// The number of workers may be large, so only of changes.
-void mst_group_tell(struct mst_cluster *cluster, struct mst_group *group) {
-  const uint8_t is = group->lost             ? MST_LAUNCHER_LOST
-                     : group->launcher->gone ? MST_LAUNCHER_GONE
-                                             : MST_LAUNCHER_THERE;
-  if (is == group->launcher_is) return;
-  group->launcher_is = is;
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    if (cluster->peers[i]->group == group)
-      cluster->peers[i]->worker->launcher = is;
-  }
-}
-
-// ---- groups that wait for a launcher
-
-// Launches asked for at once, of those that were pending: the pool's window doesn't count them.
-#define JOINING_MOST 32u
+// ---- sites
 
 static int launch_nothing(struct mst_launcher *self,
                           const struct mst_incarnation *of,
@@ -113,41 +95,14 @@ void mst_session_nowhere(struct mst_session *session) {
 }
 
 void mst_peer_pend(struct mst_peer *peer) {
-  const struct mst_event pending = {.kind = MST_EV_PENDING,
-                                    .worker = peer->index};
   peer->launcher = NULL;
   peer->host = &peer->cluster->session->nowhere_host;
-  mst_calls_event(&peer->cluster->calls, &pending, mst_clock_now());
-}
-
-static int is_waiting(const struct mst_peer *peer) {
-  const struct mst_worker *worker = peer->worker;
-  return peer->launcher == NULL && worker->awaited &&
-         worker->state == MST_WORKER_PENDING;
-}
-
-static int is_joining(const struct mst_peer *peer) {
-  const struct mst_worker *worker = peer->worker;
-  return peer->launcher != NULL && worker->queued &&
-         (worker->state == MST_WORKER_PENDING ||
-          worker->state == MST_WORKER_STARTING ||
-          worker->state == MST_WORKER_RESTARTING);
-}
-
-static void not_launched(const struct mst_peer *peer) {
-  const struct mst_event failed = {
-      .kind = MST_EV_LAUNCH_FAILED, .worker = peer->index, .number = ENOENT};
-  mst_calls_event(&peer->cluster->calls, &failed, mst_clock_now());
 }
 
 void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index) {
   struct mst_err err;
   mst_err_clear(&err);
   cluster->peers[index]->retired = 0;
-  if (cluster->peers[index]->group->waits) {
-    mst_peer_pend(cluster->peers[index]);
-    return;
-  }
   if (mst_peer_launch(cluster->peers[index], &err) == 0) return;
   const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
                                    .worker = index,
@@ -156,35 +111,53 @@ void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index) {
   mst_calls_event(&cluster->calls, &failed, mst_clock_now());
 }
 
-// look_at_waiting takes back the launches of pending workers that must end, or whose launcher won't
-// come, and asks for those whose launcher has come.
-static void look_at_waiting(struct mst_cluster *cluster,
-                            struct mst_group *group) {
-  uint32_t waiting = 0, joining = 0;
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    struct mst_peer *peer = cluster->peers[i];
-    const struct mst_worker *worker = peer->worker;
-    if (peer->group != group) continue;
-    joining += (uint32_t)is_joining(peer);
-    if (!is_waiting(peer)) continue;
-    if (worker->kill_ns != INT64_MAX || group->lost) {
-      not_launched(peer);
-    } else if (!group->waits && joining < JOINING_MOST) {
-      mst_cluster_launch(cluster, i);
-      joining++;
-    } else {
-      waiting++;
-    }
+void mst_group_look(struct mst_cluster *cluster, struct mst_group *group) {
+  struct mst_site *site = group->site;
+  struct mst_launcher *nowhere = &cluster->session->nowhere;
+  if (group->launcher->gone) {
+    (void)mst_site_tell(site, MST_SITE_SERVERLESS, 0, mst_clock_now());
   }
-  if (!group->waits && waiting == 0) group->joined = 0;
+  if (site->left != group->left) {
+    group->left = site->left;
+    group->launcher->host->next_left = group->leaves;
+    group->leaves = group->launcher->host;
+  }
+  if (mst_site_waits(site) && group->launcher != nowhere) {
+    group->launcher = nowhere;
+    group->adopted = 1;
+  }
 }
 
-void mst_cluster_ask_launchers(struct mst_cluster *cluster) {
-  for (uint32_t g = 0; g < cluster->group_count; g++) {
-    struct mst_group *group = &cluster->groups[g];
-    mst_group_tell(cluster, group);
-    if (group->waits || group->joined) look_at_waiting(cluster, group);
+static int is_on(const struct mst_cluster *cluster,
+                 const struct mst_host *host) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if (peer->host == host && peer->worker->awaited) return 1;
   }
+  return 0;
+}
+
+// release_left ends the hosts that all workers have left.
+static void release_left(const struct mst_cluster *cluster,
+                         struct mst_group *group) {
+  for (struct mst_host **at = &group->leaves; *at != NULL;) {
+    struct mst_host *host = *at;
+    if (is_on(cluster, host)) {
+      at = &host->next_left;
+      continue;
+    }
+    *at = host->next_left;
+    host->next_left = NULL;
+    if (host->release != NULL) host->release(host);
+  }
+}
+
+void mst_cluster_look_at_sites(struct mst_cluster *cluster) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    mst_group_look(cluster, &cluster->groups[g]);
+  mst_calls_look_at_sites(&cluster->calls, mst_clock_now());
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    release_left(cluster, &cluster->groups[g]);
 }
 
 void mst_cluster_scale_soon(struct mst_cluster *cluster) {
@@ -193,13 +166,12 @@ void mst_cluster_scale_soon(struct mst_cluster *cluster) {
 
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher) {
+  mst_group_look(cluster, group);
   group->launcher = launcher;
-  mst_cluster_scale_soon(cluster); // it may have to be given back
-  group->orphaned = group->lost = 0;
   group->adopted = 1;
-  group->joined |= group->waits;
-  group->waits = group->asleep = group->woken = 0;
-  mst_group_tell(cluster, group);
+  (void)mst_site_tell(group->site, MST_SITE_SERVED, 0, mst_clock_now());
+  mst_cluster_look_at_sites(cluster);
+  mst_cluster_scale_soon(cluster); // it may have to be given back
 }
 
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
@@ -207,29 +179,8 @@ uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
   uint32_t n = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_peer *peer = cluster->peers[i];
-    n += peer->group == group && is_waiting(peer) &&
+    n += peer->group == group && peer->worker->pends &&
          peer->worker->kill_ns == INT64_MAX;
-  }
-  return n;
-}
-
-void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group) {
-  group->launcher = &cluster->session->nowhere;
-  group->orphaned = group->lost = 0;
-  group->adopted = group->waits = 1;
-  mst_group_tell(cluster, group);
-}
-
-uint32_t mst_group_move(struct mst_cluster *cluster,
-                        const struct mst_group *group,
-                        const struct mst_host *host) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    const struct mst_peer *peer = cluster->peers[i];
-    if (peer->group != group || peer->host != host) continue;
-    if (!peer->worker->awaited) continue;
-    mst_calls_move(&cluster->calls, i, mst_clock_now());
-    n++;
   }
   return n;
 }
@@ -269,14 +220,6 @@ void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t slept_ns,
   for (uint32_t i = 0; i < pool->count; i++) {
     if (is_far(cluster->peers[i])) mst_peer_ask_sign(cluster->peers[i]);
   }
-}
-
-void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
-  group->orphaned = 0;
-  group->lost = 1;
-  group->joined |= group->waits;
-  group->waits = group->asleep = group->woken = 0;
-  mst_group_tell(cluster, group);
 }
 
 int64_t mst_cluster_due_ns(const struct mst_cluster *cluster) {
@@ -341,22 +284,15 @@ int mst_session_needs(const struct mst_session *session,
   return cluster != NULL;
 }
 
-int mst_session_waits(const struct mst_session *session) {
-  for (const struct mst_cluster *at = session->clusters; at != NULL;
-       at = at->next) {
-    for (uint32_t g = 0; g < at->group_count; g++)
-      if (at->groups[g].waits && !at->groups[g].asleep) return 1;
-  }
-  return 0;
-}
-
 static int cluster_has_host(const struct mst_cluster *cluster,
                             const struct mst_host *host) {
-  for (uint32_t g = 0; g < cluster->group_count; g++)
-    if (cluster->groups[g].launcher->host == host ||
-        cluster->groups[g].leaves == host) {
-      return 1;
-    }
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    if (cluster->groups[g].launcher->host == host) return 1;
+    const struct mst_host *left = cluster->groups[g].leaves;
+    while (left != NULL && left != host)
+      left = left->next_left;
+    if (left != NULL) return 1;
+  }
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
     if (cluster->peers[i]->host == host) return 1;
   return 0;

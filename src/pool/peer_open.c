@@ -162,7 +162,7 @@ void mst_peer_judge(struct mst_peer *peer) {
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
                    mst_clock_now());
   if (peer->worker->to_heal) { // its launcher is gone
-    peer->group->orphaned = peer->cluster->session->orphaned = 1;
+    (void)mst_site_tell(peer->group->site, MST_SITE_NEEDED, 0, mst_clock_now());
     return;
   }
   if (peer->worker->oom) mst_host_count_kill(host);

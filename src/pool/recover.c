@@ -176,7 +176,7 @@ struct mst_verdict mst_recover_judge(struct mst_worker *worker,
   note_killer(worker, judged->oom);
   if (first_wanted(first) != first) mst_heal_answered(&worker->heal);
   if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
-  if (policy->on && worker->launcher == MST_LAUNCHER_LOST) {
+  if (policy->on && worker->site->is == MST_SITE_LOST) {
     mst_worker_forget_why(worker); // this is why it doesn't come back
     return (struct mst_verdict){.how = MST_RECOVER_GIVE_UP,
                                 .why = MST_WHY_SERVER};

@@ -8,16 +8,12 @@
 #define LOOK_NS (100 * MST_NS_PER_MS)
 #define AWAY_NS MST_NS_PER_S
 
-int mst_cluster_scale(struct mst_cluster *cluster, const uint8_t *scales,
-                      int64_t idle_ns) {
+int mst_cluster_scale(struct mst_cluster *cluster, int64_t idle_ns) {
   MST_ASSERT(cluster->scaled == NULL && cluster->calls.policy.on);
   cluster->scaled = calloc(cluster->group_count, sizeof *cluster->scaled);
   if (cluster->scaled == NULL) return -MST_EMEM;
-  for (uint32_t g = 0; g < cluster->group_count; g++) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
     cluster->scaled[g].busy_ns = mst_clock_now();
-    cluster->groups[g].scales = scales[g];
-    cluster->groups[g].asleep = scales[g] && cluster->groups[g].waits;
-  }
   cluster->scale = (struct mst_scale){.idle_ns = idle_ns};
   mst_cluster_scale_soon(cluster);
   return 0;
@@ -26,9 +22,9 @@ int mst_cluster_scale(struct mst_cluster *cluster, const uint8_t *scales,
 // ---- facts
 
 static enum mst_scale_is is_now(const struct mst_group *group) {
-  if (group->waits && group->asleep) return MST_SCALE_ASLEEP;
-  const int there = !group->waits && !group->lost && !group->launcher->gone;
-  return there ? MST_SCALE_UP : MST_SCALE_AWAITED;
+  return group->site->is == MST_SITE_ASLEEP ? MST_SCALE_ASLEEP
+         : group->site->is == MST_SITE_UP   ? MST_SCALE_UP
+                                            : MST_SCALE_AWAITED;
 }
 
 static int is_idle(const struct mst_look *look,
@@ -42,7 +38,7 @@ static void look_at_worker(struct mst_cluster *cluster, uint32_t index,
   const struct mst_peer *peer = cluster->peers[index];
   struct mst_scale_host *host = &cluster->scaled[peer->group - cluster->groups];
   const struct mst_look look = mst_peer_look(peer, now_ns);
-  if (!look.lives || peer->group->lost) return;
+  if (!look.lives || peer->group->site->is == MST_SITE_LOST) return;
   host->workers++;
   if (host->is == MST_SCALE_ASLEEP) {
     host->called |= peer->worker->mailbox.first != NULL;
@@ -64,7 +60,7 @@ static void look_at_workers(struct mst_cluster *cluster, int64_t now_ns) {
     const struct mst_group *group = &cluster->groups[g];
     struct mst_scale_host *host = &cluster->scaled[g];
     const int stays =
-        !group->scales || group->leaves != NULL || group->kept > 0;
+        !group->site->terms.scales || group->leaves != NULL || group->kept > 0;
     *host = (struct mst_scale_host){.is = is_now(group),
                                     .called = group->kept > 0,
                                     .stays = (uint8_t)stays,
@@ -76,38 +72,22 @@ static void look_at_workers(struct mst_cluster *cluster, int64_t now_ns) {
 
 // ---- decisions
 
-static void let_go(struct mst_cluster *cluster, struct mst_group *group) {
-  group->leaves = group->launcher->host;
-  group->asleep = 1;
-  mst_cluster_await(cluster, group);
+static void act(struct mst_cluster *cluster, int64_t now_ns) {
+  static const enum mst_site_fact facts[] = {
+      [MST_SCALE_WAKE] = MST_SITE_WAKE, [MST_SCALE_SLEEP] = MST_SITE_SLEEP};
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    const enum mst_scale_do what = cluster->scaled[g].act;
+    if (what == MST_SCALE_NOTHING) continue;
+    (void)mst_site_tell(cluster->groups[g].site, facts[what], 0, now_ns);
+  }
+  mst_cluster_look_at_sites(cluster);
 }
 
-static void act(struct mst_cluster *cluster) {
-  for (uint32_t g = 0; g < cluster->group_count; g++) {
-    struct mst_group *group = &cluster->groups[g];
-    if (cluster->scaled[g].act == MST_SCALE_SLEEP) let_go(cluster, group);
-    if (cluster->scaled[g].act != MST_SCALE_WAKE) continue;
-    group->asleep = 0;
-    group->woken = 1;
-  }
-}
-
-// leave_hosts has workers leave hosts that were given back; the last one out ends its host. Returns
-// whether some are left.
-static int leave_hosts(struct mst_cluster *cluster) {
-  int left = 0;
-  for (uint32_t g = 0; g < cluster->group_count; g++) {
-    struct mst_group *group = &cluster->groups[g];
-    struct mst_host *host = group->leaves;
-    if (host == NULL) continue;
-    if (mst_group_move(cluster, group, host) > 0) {
-      left = 1;
-      continue;
-    }
-    group->leaves = NULL;
-    if (host->release != NULL) host->release(host);
-  }
-  return left;
+static int is_left(const struct mst_cluster *cluster) {
+  uint32_t g = 0;
+  while (g < cluster->group_count && cluster->groups[g].leaves == NULL)
+    g++;
+  return g < cluster->group_count;
 }
 
 // away_ns gives when to look again though nobody waits.
@@ -131,10 +111,9 @@ void mst_cluster_look_at_scale(struct mst_cluster *cluster, int64_t now_ns) {
   look_at_workers(cluster, now_ns);
   (void)mst_scale_look(&cluster->scale, cluster->scaled, cluster->group_count,
                        mst_queue_count(&cluster->calls.dispatch.queue), now_ns);
-  act(cluster);
-  const int left = leave_hosts(cluster);
+  act(cluster, now_ns);
   cluster->scale_ns = now_ns + LOOK_NS;
-  cluster->scale_away_ns = away_ns(cluster, left, now_ns);
+  cluster->scale_away_ns = away_ns(cluster, is_left(cluster), now_ns);
 }
 
 int64_t mst_session_scale_ns(const struct mst_session *session) {
@@ -146,32 +125,10 @@ int64_t mst_session_scale_ns(const struct mst_session *session) {
   return first_ns;
 }
 
-// ---- groups that somebody has to ask for
-
-uint32_t mst_cluster_woken(struct mst_cluster *cluster) {
-  for (uint32_t g = 0; g < cluster->group_count; g++) {
-    if (!cluster->groups[g].woken) continue;
-    cluster->groups[g].woken = 0;
-    return g;
-  }
-  return MST_NO_GROUP;
-}
+// ---- what callers say
 
 void mst_cluster_keep(struct mst_cluster *cluster, uint32_t group, int more) {
   uint32_t *kept = &cluster->groups[group].kept;
   *kept = more < 0 ? *kept - (*kept > 0) : *kept + 1;
   mst_cluster_scale_soon(cluster);
-}
-
-static int cluster_has_woken(const struct mst_cluster *cluster) {
-  for (uint32_t g = 0; cluster->scaled != NULL && g < cluster->group_count; g++)
-    if (cluster->groups[g].woken) return 1;
-  return 0;
-}
-
-int mst_session_woken(const struct mst_session *session) {
-  const struct mst_cluster *at = session->clusters;
-  while (at != NULL && !cluster_has_woken(at))
-    at = at->next;
-  return at != NULL;
 }

@@ -123,6 +123,9 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_DO_LAUNCH:
     mst_cluster_launch(cluster, action->worker);
     break;
+  case MST_DO_PEND:
+    mst_peer_pend(peer);
+    break;
   case MST_DO_KILL:
     do_kill(cluster, action->worker);
     break;
@@ -138,7 +141,7 @@ static void carry_out(struct mst_cluster *cluster,
     cluster->stopped = 1;
     break;
   case MST_DO_JUDGE:
-    mst_group_tell(cluster, peer->group);
+    mst_group_look(cluster, peer->group);
     mst_peer_judge(peer);
     break;
   case MST_DO_CLOSE:
@@ -222,7 +225,7 @@ void mst_session_heal(struct mst_session *session) {
   const int64_t slept_ns = now_ns - session->listened_ns;
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    mst_cluster_ask_launchers(cluster);
+    mst_cluster_look_at_sites(cluster);
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
     mst_cluster_carry_out(cluster); // heals workers lost by now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
@@ -393,6 +396,30 @@ static int copy_groups(struct mst_cluster *cluster,
   return 0;
 }
 
+// place gives each group its site.
+static int place(struct mst_cluster *cluster) {
+  const uint32_t count = cluster->group_count;
+  const struct mst_launcher *nowhere = &cluster->session->nowhere;
+  uint32_t *workers = calloc(count, sizeof *workers);
+  if (workers == NULL) return -MST_EMEM;
+  for (uint32_t g = 0; g < count; g++)
+    workers[g] = cluster->groups[g].workers;
+  const int rc = mst_calls_split(&cluster->calls, workers, count);
+  free(workers);
+  for (uint32_t g = 0; rc == 0 && g < count; g++) {
+    const struct mst_site *given = cluster->groups[g].site;
+    struct mst_site *site = &cluster->calls.sites[g];
+    if (given != NULL) *site = *given;
+    site->terms.only = count == 1;
+    if (given != NULL && cluster->groups[g].launcher != nowhere) {
+      (void)mst_site_tell(site, MST_SITE_SERVED, 0, mst_clock_now());
+      site->again = 1; // it was there, even if its link has just ended
+    }
+    cluster->groups[g].site = site;
+  }
+  return rc;
+}
+
 static uint32_t count_workers(const struct mst_group *groups, uint32_t count) {
   uint32_t workers = 0;
   for (uint32_t g = 0; g < count; g++) {
@@ -419,7 +446,8 @@ int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
     rc = mst_calls_init(&cluster->calls, workers, window);
   }
   if (rc == 0) {
-    rc = first_peers(cluster, workers);
+    rc = place(cluster);
+    if (rc == 0) rc = first_peers(cluster, workers);
     if (rc != 0) mst_calls_free(&cluster->calls);
   }
   if (rc != 0) {
@@ -462,7 +490,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
   }
   for (uint32_t i = from; i < from + more; i++) {
     cluster->peers[i]->worker = cluster->calls.pool.workers[i];
-    cluster->peers[i]->worker->launcher = group->launcher_is;
+    cluster->peers[i]->worker->site = group->site;
   }
   mst_cluster_carry_out(cluster);
   return 0;
@@ -477,7 +505,9 @@ uint32_t mst_cluster_revive(struct mst_cluster *cluster) {
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
   uint32_t need = 0;
   for (uint32_t g = 0; g < cluster->group_count; g++)
-    need += cluster->groups[g].waits ? 0 : cluster->groups[g].workers;
+    need += mst_site_waits(cluster->groups[g].site)
+                ? 0
+                : cluster->groups[g].workers;
   mst_calls_begin(&cluster->calls, mst_clock_now(), deadline_ns, need);
   mst_cluster_carry_out(cluster);
 }

@@ -86,10 +86,9 @@ struct mst_session {
   struct mst_counts counts; // of all clusters
   int notify_fd;            // see mst_session_notify; the caller's
   uint64_t notified;        // tasks_done and said when it was written to last
-  uint8_t orphaned;         // some group can't go on without another launcher
   uint8_t broken;           // mst_session_break was called
   struct mst_host here;     // this machine
-  // Of groups that wait for a launcher: its workers are on no host yet.
+  // Of groups that wait for a host: their workers are nowhere yet.
   struct mst_host nowhere_host;
   struct mst_launcher nowhere;
   struct mst_trash *trash; // directories to remove, see trash.c
@@ -106,17 +105,13 @@ struct mst_group {
   struct mst_launcher *launcher;
   struct mst_spawner *spawner; // owned, NULL with a fork server
   struct mst_blob *setup;      // payload of SETUP; a reference
-  uint8_t launcher_is;         // enum mst_launcher_is, as its workers were told
-  uint8_t orphaned;            // gone, and a worker needs a restart
-  uint8_t lost;                // there won't be another launcher
-  uint8_t adopted;             // a former launcher made some of its workers
-  uint8_t waits;  // for a launcher: until there is one its workers are pending
-  uint8_t joined; // it came, and may not have been asked for all of them yet
-  uint8_t scales; // it may be given back, see mst_cluster_scale
-  uint8_t asleep; // nobody asks for the launcher
-  uint8_t woken;  // somebody has to ask for it now
-  uint32_t kept;  // for what its host has to be there, besides calls
-  struct mst_host *leaves; // its workers leave this host, which ends then
+  // Where it is launched; the cluster's. When a cluster is made: what to begin with, the caller's;
+  // NULL: there is a launcher.
+  struct mst_site *site;
+  uint8_t adopted;         // a former launcher made some of its workers
+  uint32_t kept;           // for what its host has to be there, besides calls
+  uint32_t left;           // site->left, when last looked at
+  struct mst_host *leaves; // hosts that its workers leave, which end then
 };
 
 struct mst_cluster {
@@ -204,40 +199,24 @@ int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
 // -MST_EINPUT.
 int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
                      uint32_t more, struct mst_err *err);
-// mst_cluster_adopt gives an orphaned or waiting group a launcher. Its workers go on. Their
-// channels show their ends; the former launcher reports them, too, if this process has adopted
-// them.
+// mst_cluster_adopt gives a group another launcher, and tells its site that it is SERVED. Its
+// workers go on. Their channels show their ends; the former launcher reports them, too, if this
+// process has adopted them.
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
-// mst_cluster_await has a group wait for another launcher: workers that are lost, now or later, or
-// move become pending. The others go on.
-void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group);
-// mst_cluster_move has the workers of a group that are on this host move, see mst_calls_move. Gives
-// how many are left there: ask again until there is none.
-uint32_t mst_cluster_move(struct mst_cluster *cluster,
-                          const struct mst_group *group,
-                          const struct mst_host *host);
-// mst_cluster_waiting gives the number of workers that wait for the group's launcher.
+// mst_cluster_look_at_sites: something was told to a site. Workers move, wait and are launched as
+// it says; hosts that all have left are released. It is done whenever the session runs.
+void mst_cluster_look_at_sites(struct mst_cluster *cluster);
+// mst_cluster_waiting gives the number of workers that wait for the group's host.
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
                              const struct mst_group *group);
-// mst_session_waits tells whether a group of some cluster waits for its launcher, and isn't asleep.
-int mst_session_waits(const struct mst_session *session);
-// mst_cluster_scale has a cluster let groups go in which nothing was done for idle_ns (INT64_MAX:
-// none), and wake them when they are needed, see sched/scale.h. scales: of each group, 1 if it may
-// be given back; those of them that wait are asleep from now on. Only with healing. 0, -MST_EMEM.
-int mst_cluster_scale(struct mst_cluster *cluster, const uint8_t *scales,
-                      int64_t idle_ns);
-// mst_cluster_woken gives the number of a group that somebody has to ask a launcher for, once;
-// MST_NO_GROUP if there is none. mst_session_woken tells whether any cluster has one.
-#define MST_NO_GROUP UINT32_MAX
-uint32_t mst_cluster_woken(struct mst_cluster *cluster);
+// mst_cluster_scale has a cluster let hosts go where nothing was done for idle_ns (INT64_MAX:
+// none), and wake them when they are needed, see sched/scale.h. Only with healing. 0, -MST_EMEM.
+int mst_cluster_scale(struct mst_cluster *cluster, int64_t idle_ns);
 // mst_cluster_keep counts what a group's host has to be there for, besides calls: data on it, say.
 void mst_cluster_keep(struct mst_cluster *cluster, uint32_t group, int more);
-// mst_cluster_wakes looks now what is needed, and tells whether any cluster has such a group.
+// mst_cluster_wakes looks now what is needed, and tells whether a host is to be asked for.
 int mst_cluster_wakes(struct mst_cluster *cluster);
-int mst_session_woken(const struct mst_session *session);
-// mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.
-void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group);
 
 // mst_session_needs tells whether a launcher is in use: it launches for a cluster, or made a worker
 // or standby that hasn't ended.

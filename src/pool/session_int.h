@@ -41,14 +41,10 @@ struct mst_incarnation mst_peer_incarnation(const struct mst_peer *peer);
 
 // ---- group.c
 
-// mst_session_nowhere fills the launcher of groups that wait for one. mst_peer_pend says that a
-// worker is pending, until its group has a launcher.
+// mst_session_nowhere fills the launcher of groups that wait for a host. mst_peer_pend: a worker is
+// on no host.
 void mst_session_nowhere(struct mst_session *session);
 void mst_peer_pend(struct mst_peer *peer);
-// mst_group_move is mst_cluster_move; the caller carries out the actions.
-uint32_t mst_group_move(struct mst_cluster *cluster,
-                        const struct mst_group *group,
-                        const struct mst_host *host);
 // mst_cluster_leave_silent ends the links to hosts from which nothing is heard while the cluster is
 // stopped or its start is undone: their workers couldn't tell that they have ended. slept_ns: how
 // long the session didn't listen.
@@ -56,7 +52,7 @@ void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t slept_ns,
                               int64_t now_ns);
 // mst_cluster_scale_soon: what a cluster that scales needs may have changed.
 void mst_cluster_scale_soon(struct mst_cluster *cluster);
-// mst_cluster_launch launches a worker, or says that it can't or must wait.
+// mst_cluster_launch launches a worker, or says that it can't.
 void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index);
 
 // ---- standby.c
@@ -101,8 +97,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 void mst_peer_let_go(struct mst_peer *peer);
 // mst_peer_exited reads what an ended process has left in its channels, and removes its directory.
 void mst_peer_exited(struct mst_peer *peer);
-// mst_group_tell tells the core whether a group's launcher is there.
-void mst_group_tell(struct mst_cluster *cluster, struct mst_group *group);
+// mst_group_look tells a group's site if its launcher is gone, and does as the site says.
+void mst_group_look(struct mst_cluster *cluster, struct mst_group *group);
 // mst_peer_judge stops reading from a lost incarnation, tells the core how it ended, and closes
 // what remains of it. If its launcher is gone, R is asked for another one, and it waits.
 void mst_peer_judge(struct mst_peer *peer);
@@ -122,8 +118,6 @@ int mst_peer_is_told(const struct mst_peer *peer);
 void mst_cluster_reap(struct mst_cluster *cluster);
 // mst_cluster_orphans tells the core what is known of workers whose end no launcher reports.
 void mst_cluster_orphans(struct mst_cluster *cluster);
-// mst_cluster_ask_launchers tells the core which launchers are gone.
-void mst_cluster_ask_launchers(struct mst_cluster *cluster);
 // mst_cluster_due_ns gives when one of its launchers wants to be asked for ends, or INT64_MAX.
 int64_t mst_cluster_due_ns(const struct mst_cluster *cluster);
 // mst_cluster_spawns: some workers are this process's children, whose ends nobody reports.

@@ -258,20 +258,15 @@ void mst_peer_kill(struct mst_peer *peer) {
   mst_cluster_carry_out(peer->cluster);
 }
 
-uint32_t mst_cluster_move(struct mst_cluster *cluster,
-                          const struct mst_group *group,
-                          const struct mst_host *host) {
-  const uint32_t n = mst_group_move(cluster, group, host);
-  mst_cluster_carry_out(cluster);
-  return n;
-}
-
 int mst_cluster_wakes(struct mst_cluster *cluster) {
   if (cluster->scaled == NULL) return 0;
   cluster->scale_ns = 0;
   mst_cluster_look_at_scale(cluster, mst_clock_now());
   mst_cluster_carry_out(cluster);
-  return mst_session_woken(cluster->session);
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    if (mst_site_due_ns(cluster->groups[g].site) <= mst_clock_now()) return 1;
+  }
+  return 0;
 }
 
 void mst_peer_forget(struct mst_peer *peer, const void *caller) {

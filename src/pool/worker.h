@@ -4,6 +4,7 @@
 //   its life       state*.c alone writes it: what is known of its process and its channel
 //   its calls      mailbox.c
 //   its loss       recover.c, calls_heal.c: who killed it, whether and when it comes back
+//   its host       calls_site.c: where it is launched, and when it moves
 //   its state      calls_log.c, calls_heal.c: what restores the values that R keeps in it
 //   its limits     calls_heal.c: calls to be interrupted, calls that must run alone
 //
@@ -19,7 +20,7 @@
 //   lost        its channel or its process ended; how it ended may still be
 //               unknown (exit_known = 0)
 //   stopped     ended after a stop or take-down began, and reaped
-//   pending     its launch waits in a queue (PENDING)
+//   pending     its launch waits for a host, or in a queue (PENDING)
 //   draining    takes no new calls, and ends once it owes no answer
 //   left        ended after DRAIN: not a loss
 #ifndef MST_POOL_WORKER_H
@@ -33,6 +34,7 @@
 #include "pool/loss.h"
 #include "pool/mailbox.h"
 #include "sched/heal.h"
+#include "sched/site.h"
 
 enum mst_worker_state {
   MST_WORKER_NONE = 0, // not launched yet
@@ -45,13 +47,6 @@ enum mst_worker_state {
   MST_WORKER_PENDING,
   MST_WORKER_DRAINING,
   MST_WORKER_LEFT
-};
-
-// Whether a worker can be restarted.
-enum mst_launcher_is {
-  MST_LAUNCHER_THERE,
-  MST_LAUNCHER_GONE, // not now: it waits for another launcher
-  MST_LAUNCHER_LOST  // there won't be another: it is given up
 };
 
 // The call of a worker that the kernel killed for memory is tried again while no other worker
@@ -119,10 +114,15 @@ struct mst_worker {
   uint8_t oom;       // the kernel killed the last incarnation for memory
   uint8_t ours;      // muster killed it: the session, or its watch
   uint8_t moves;     // it was asked to drain, and comes back then
-  uint8_t launcher;  // enum mst_launcher_is; the session sets this
   int32_t sys_errno; // the shortage that failed its last launch, or 0
   uint32_t launches; // launches that failed this way in a row
   int64_t launch_ns; // when it is launched again; INT64_MAX: not planned
+
+  // Its host.
+  struct mst_site *site; // where it is launched
+  uint32_t link;         // the site's link over which it was launched; 0: none
+  uint32_t standby_link; // that of the incarnation that made its checkpoint
+  uint8_t pends;         // its launch waits for a host
 
   // Its state.
   struct mst_journal journal;

@@ -53,16 +53,20 @@ static void ask_at(struct mst_site *site, int64_t ns) {
   site->ask_ns = ns;
 }
 
-// ask_anew: work needs a host, or there was one.
-static void ask_anew(struct mst_site *site, int64_t now_ns) {
+static void try_anew(struct mst_site *site) {
   site->again = 1;
   site->pause_ns = PAUSE_NS;
   site->paused_ns = 0;
+}
+
+// ask_anew: work needs a host, or there was one.
+static void ask_anew(struct mst_site *site, int64_t now_ns) {
+  try_anew(site);
   ask_at(site, now_ns);
 }
 
-static void replace(struct mst_site *site) {
-  become(site, MST_SITE_REPLACED);
+static void boot(struct mst_site *site, enum mst_site_is is) {
+  become(site, is);
   add(site, MST_SITE_SERVE);
 }
 
@@ -104,9 +108,8 @@ void mst_site_init(struct mst_site *site, const struct mst_site_terms *terms,
 
 static void linked(struct mst_site *site) {
   if (site->is != MST_SITE_ASKED || site->ends) return;
-  become(site, MST_SITE_BOOTING);
   site->linked = 1;
-  add(site, MST_SITE_SERVE);
+  boot(site, MST_SITE_BOOTING);
 }
 
 static void give_why(struct mst_site *site, enum mst_site_why why) {
@@ -139,9 +142,19 @@ static void ended(struct mst_site *site, int64_t now_ns) {
 
 static void needed(struct mst_site *site, int64_t now_ns) {
   if (!site->terms.far || site->linked) {
-    replace(site);
+    boot(site, MST_SITE_REPLACED);
   } else {
     lose_host(site, now_ns);
+  }
+}
+
+// retry: workers that were given up wait for what comes.
+static void retry(struct mst_site *site, int64_t now_ns) {
+  if (site->terms.far && !site->linked) {
+    ask_anew(site, now_ns);
+  } else {
+    try_anew(site);
+    boot(site, MST_SITE_BOOTING);
   }
 }
 
@@ -193,7 +206,6 @@ static void served(struct mst_site *site, int64_t now_ns) {
       site->is == MST_SITE_BOOTING || site->is == MST_SITE_REPLACED;
   if (!boots || (site->terms.far && !site->linked)) return;
   become(site, MST_SITE_UP);
-  site->again = 0;
   if (site->leaves && site->terms.heals) {
     leave(site, 0, now_ns);
   } else {
@@ -214,7 +226,8 @@ static enum mst_site_end give_up(struct mst_site *site, enum mst_site_is next,
 
 static enum mst_site_end failed(struct mst_site *site, int lasts,
                                 int64_t now_ns) {
-  if (site->is == MST_SITE_REPLACED)
+  if (site->is == MST_SITE_REPLACED ||
+      (site->is == MST_SITE_BOOTING && !site->terms.far))
     return give_up(site, MST_SITE_GONE, now_ns);
   if (site->is != MST_SITE_ASKED && site->is != MST_SITE_BOOTING)
     return MST_SITE_GOES_ON;
@@ -309,11 +322,7 @@ enum mst_site_end mst_site_tell(struct mst_site *site, enum mst_site_fact fact,
     if (site->is == MST_SITE_ASLEEP) ask_anew(site, now_ns);
     break;
   case MST_SITE_RETRY:
-    if (site->is == MST_SITE_LOST && (!site->terms.far || site->linked)) {
-      replace(site);
-    } else if (site->is == MST_SITE_LOST) {
-      ask_anew(site, now_ns);
-    }
+    if (site->is == MST_SITE_LOST) retry(site, now_ns);
     break;
   case MST_SITE_UNDONE:
     undone(site, (enum mst_site_do)value, now_ns);
@@ -334,11 +343,21 @@ static void let_time_pass(struct mst_site *site, int64_t now_ns) {
   }
 }
 
+enum mst_site_do mst_site_first(struct mst_site *site, int64_t now_ns) {
+  let_time_pass(site, now_ns);
+  return site->todo == 0
+             ? MST_SITE_DO_COUNT
+             : (enum mst_site_do)__builtin_ctz(site->todo); // the lowest bit
+}
+
+void mst_site_look_too(struct mst_site *site, int64_t now_ns) {
+  if (site->look_ns != NEVER) site->look_ns = now_ns;
+}
+
 int mst_site_next(struct mst_site *site, enum mst_site_do *what,
                   int64_t now_ns) {
-  let_time_pass(site, now_ns);
-  if (site->todo == 0) return 0;
-  *what = (enum mst_site_do)__builtin_ctz(site->todo); // the lowest bit
+  *what = mst_site_first(site, now_ns);
+  if (*what == MST_SITE_DO_COUNT) return 0;
   site->todo &= site->todo - 1u;
   if (*what == MST_SITE_ASK) asked(site, now_ns);
   if (*what == MST_SITE_LOOK) site->look_ns = NEVER;       // until the answer

@@ -24,7 +24,7 @@
 //  FAILED      -        -          LOST+      -       PAUSED+  PAUSED+  -       -
 //  SLEEP       ASLEEP   -          -          -       -        -        -       -
 //  WAKE        -        -          -          -       -        -        PAUSED  -
-//  RETRY       -        -          -          -       -        -        -       REPLACED*
+//  RETRY       -        -          -          -       -        -        -       BOOTING*
 //
 // *: PAUSED if it is on another host and the link is gone. +: or what follows.
 // LEAVES that was noted counts once SERVED. If workers don't come back, neither it nor LEFT_NS
@@ -67,16 +67,16 @@ enum mst_site_fact {
   MST_SITE_SERVERLESS, // its fork server has ended
   MST_SITE_NEEDED,     // a worker is to come back, and no fork server is there
   MST_SITE_LEAVES,     // the host was told to end
-  MST_SITE_LEFT_NS,    // value: how long the host may still run; INT64_MAX: unknown, or no limit
-  MST_SITE_PENDING,    // its command waits in a queue
-  MST_SITE_RUNS,       // it doesn't: since now (value 0), or since it began, if it never waited
-  MST_SITE_BOOTED,     // its fork server is ready, or has ended
-  MST_SITE_SERVED,     // it has a fork server
-  MST_SITE_FAILED,     // what was asked for failed; value 1: so it would the next time
-  MST_SITE_SLEEP,      // nothing is to do there
-  MST_SITE_WAKE,       // something is
-  MST_SITE_RETRY,      // the user wants a LOST one back
-  MST_SITE_UNDONE      // value: a thing to do that wasn't carried out, as the user interrupted it
+  MST_SITE_LEFT_NS, // value: how long the host may still run; INT64_MAX: unknown, or no limit
+  MST_SITE_PENDING, // its command waits in a queue
+  MST_SITE_RUNS, // it doesn't: since now (value 0), or since it began, if it never waited
+  MST_SITE_BOOTED, // its fork server is ready, or has ended
+  MST_SITE_SERVED, // it has a fork server
+  MST_SITE_FAILED, // what was asked for failed; value 1: so it would the next time
+  MST_SITE_SLEEP, // nothing is to do there
+  MST_SITE_WAKE,  // something is
+  MST_SITE_RETRY, // the user wants a LOST one back
+  MST_SITE_UNDONE // value: a thing to do that wasn't carried out, as the user interrupted it
 };
 
 // What follows from FAILED.
@@ -84,12 +84,12 @@ enum mst_site_end { MST_SITE_GOES_ON, MST_SITE_IS_LOST, MST_SITE_IS_ERROR };
 
 // Bits of `todo`, in this order.
 enum mst_site_do {
-  MST_SITE_SAY_GONE,  // say that the host is gone, and that it is asked for again
+  MST_SITE_SAY_GONE, // say that the host is gone, and that it is asked for again
   MST_SITE_SAY_LEAVES, // say that the host ends, and that another one is asked for
-  MST_SITE_WHY,       // find out why the link ended or is late, and answer FAILED
-  MST_SITE_TAKE,      // answer SERVED if the fork server is ready, else FAILED
-  MST_SITE_ASK,       // run the command. If that fails, answer FAILED
-  MST_SITE_LOOK,      // answer PENDING, RUNS, or FAILED
+  MST_SITE_WHY,  // find out why the link ended or is late, and answer FAILED
+  MST_SITE_TAKE, // answer SERVED if the fork server is ready, else FAILED
+  MST_SITE_ASK,  // run the command. If that fails, answer FAILED
+  MST_SITE_LOOK, // answer PENDING, RUNS, or FAILED
   MST_SITE_LOOK_LEFT, // answer LEFT_NS
   MST_SITE_SERVE,     // have a fork server boot. If that fails, answer FAILED
   MST_SITE_DO_COUNT
@@ -106,33 +106,39 @@ struct mst_site_terms {
   uint8_t scales;   // its host is given back when nothing is to do
   uint8_t only;     // the cluster has no other
   int64_t start_ns; // how long a host may take to start, once its command runs
-  int64_t queue_ns; // how long its command may wait in a queue; INT64_MAX: for ever
+  int64_t
+      queue_ns; // how long its command may wait in a queue; INT64_MAX: for ever
 };
 
 struct mst_site {
   uint32_t number; // the caller's
   struct mst_site_terms terms;
   enum mst_site_is is;
-  uint32_t todo;  // bits, 1 << enum mst_site_do
-  uint32_t link;  // how often a host was asked for: workers there have its number
-  uint32_t left;  // workers of this link, and those before it, leave
-  uint32_t kept;  // for what its host has to be there, besides calls
+  uint32_t todo; // bits, 1 << enum mst_site_do
+  uint32_t
+      link; // how often a host was asked for: workers there have its number
+  uint32_t left;    // workers of this link, and those before it, leave
+  uint32_t pending; // workers that wait there; their owner counts them
+  uint32_t moved; // all workers of this link, and of those before it, have left
   uint8_t linked; // the link is there
   uint8_t leaves; // its host was told to end
   uint8_t again;  // a host that fails is asked for again
   uint8_t waited; // its command has waited in a queue
   uint8_t ends;   // WHY was given: nothing but FAILED can follow
   uint8_t why;    // enum mst_site_why, of WHY
-  int64_t left_ns;   // SAY_LEAVES: for so long its host may still run; 0: it was told to end
+  int64_t
+      left_ns; // SAY_LEAVES: for so long its host may still run; 0: it was told to end
   int64_t ask_ns;    // PAUSED: when to ask
   int64_t pause_ns;  // the next pause
   int64_t paused_ns; // all pauses so far
   int64_t asked_ns;  // when its command began
-  int64_t runs_ns;   // since when it has run; INT64_MAX: it waits, or nobody knows
-  int64_t look_ns;   // when to look at the queue
-  int64_t margin_ns; // how long before its time limit workers leave a host; 0: not known yet
-  int64_t limit_ns;  // when to look at its time limit
-  int64_t boots_ns;  // BOOTING, REPLACED: since when a fork server does
+  int64_t
+      runs_ns; // since when it has run; INT64_MAX: it waits, or nobody knows
+  int64_t look_ns; // when to look at the queue
+  int64_t
+      margin_ns; // how long before its time limit workers leave a host; 0: not known yet
+  int64_t limit_ns; // when to look at its time limit
+  int64_t boots_ns; // BOOTING, REPLACED: since when a fork server does
 };
 
 // mst_site_init makes one that is UP, ASLEEP, or PAUSED until now. One that is UP on another host
@@ -146,6 +152,11 @@ enum mst_site_end mst_site_tell(struct mst_site *site, enum mst_site_fact fact,
 // mst_site_next lets time pass, and takes the next thing to do: 1, or 0 if there is none.
 int mst_site_next(struct mst_site *site, enum mst_site_do *what,
                   int64_t now_ns);
+// mst_site_first lets time pass, and gives the next thing to do, which stays; MST_SITE_DO_COUNT if
+// there is none.
+enum mst_site_do mst_site_first(struct mst_site *site, int64_t now_ns);
+// mst_site_look_too has the queue looked at now, since it is for others.
+void mst_site_look_too(struct mst_site *site, int64_t now_ns);
 // mst_site_due_ns gives when mst_site_next has something to do, INT64_MAX if only facts lead to
 // that.
 int64_t mst_site_due_ns(const struct mst_site *site);

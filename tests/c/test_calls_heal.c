@@ -373,11 +373,11 @@ TEST("A worker that was given up for its own deaths isn't revived for an old "
   finish();
 }
 
-TEST("A worker waits for another launcher, and is given up if there won't be "
+TEST("A worker waits for another fork server, and is given up if there won't be "
      "one, until there is") {
   run_calls(2);
   struct mst_worker *lost = calls.pool.workers[0];
-  lost->launcher = MST_LAUNCHER_GONE;
+  lost->site->is = MST_SITE_GONE;
   (void)submit_to(0);
   EXPECT("EXEC 0 #1");
   die(0);
@@ -385,13 +385,13 @@ TEST("A worker waits for another launcher, and is given up if there won't be "
   tick(0);
   EXPECT("JUDGE 0");
   CHECK(lost->to_heal && tasks[0]->state == MST_CALL_GIVEN);
-  lost->launcher = MST_LAUNCHER_THERE;
+  lost->site->is = MST_SITE_UP;
   tick(0);
   EXPECT("JUDGE 0, TELL 0, LAUNCH 0");
   come_up(0);
   EXPECT("EXEC 0 #1 again");
   answer(0, 1);
-  lost->launcher = MST_LAUNCHER_LOST;
+  lost->site->is = MST_SITE_LOST;
   die(0);
   EXPECT("JUDGE 0, TELL 0");
   CHECK_INT(lost->why, MST_WHY_SERVER);
@@ -401,7 +401,7 @@ TEST("A worker waits for another launcher, and is given up if there won't be "
   EXPECT("EXEC 1 #1");
   answer(1, 1);
   CHECK_INT(take(1), MST_CALL_DONE);
-  lost->launcher = MST_LAUNCHER_THERE;
+  lost->site->is = MST_SITE_UP;
   ask(0);
   EXPECT("LAUNCH 0");
   come_up(0);

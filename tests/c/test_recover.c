@@ -9,7 +9,8 @@
 
 static struct mst_counts counts;
 static struct mst_tally tally = {.counts = &counts};
-static struct mst_worker worker;
+static struct mst_site here;
+static struct mst_worker worker = {.site = &here};
 static const struct mst_heal_policy policy = {
     .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
 static const struct mst_judged nothing;

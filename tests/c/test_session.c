@@ -218,6 +218,17 @@ static struct mst_call *tasks[TASKS];
 static uint32_t submitted, done;
 
 // start_with starts WORKERS workers, and `later` that wait for their launcher.
+// come has the host come that a site asks for.
+static void come(struct mst_site *site) {
+  enum mst_site_do what;
+  do {
+    CHECK_INT(mst_site_next(site, &what, mst_clock_now()), 1);
+  } while (what == MST_SITE_SAY_LEAVES);
+  CHECK_INT(what, MST_SITE_ASK);
+  (void)mst_site_tell(site, MST_SITE_LINKED, 0, mst_clock_now());
+  CHECK_INT(site->is, MST_SITE_BOOTING);
+}
+
 static struct mst_cluster *start_with(uint32_t later) {
   struct mst_cluster *cluster = NULL;
   struct mst_blob *setup = mst_blob_new();
@@ -232,12 +243,21 @@ static struct mst_cluster *start_with(uint32_t later) {
                                          .launch = launch,
                                          .signal = signal_hand,
                                          .reap = reap};
-  const struct mst_group groups[] = {
-      {.workers = WORKERS, .launcher = &maker.launcher, .setup = setup},
-      {.workers = later,
-       .launcher = &session.nowhere,
-       .setup = setup,
-       .waits = 1}};
+  // On another host each, for which they wait in the second group.
+  struct mst_site there, awaited;
+  const struct mst_site_terms terms = {
+      .far = 1, .heals = 1, .start_ns = 60 * MST_NS_PER_S};
+  mst_site_init(&there, &terms, MST_SITE_PAUSED, 0);
+  come(&there);
+  mst_site_init(&awaited, &terms, MST_SITE_PAUSED, 0);
+  const struct mst_group groups[] = {{.workers = WORKERS,
+                                      .launcher = &maker.launcher,
+                                      .setup = setup,
+                                      .site = &there},
+                                     {.workers = later,
+                                      .launcher = &session.nowhere,
+                                      .setup = setup,
+                                      .site = &awaited}};
   CHECK_INT(
       mst_cluster_new(&session, groups, later > 0 ? 2 : 1, 32, &cluster, NULL),
       0);
@@ -446,10 +466,11 @@ TEST("Workers whose launcher comes later are pending, and join then") {
   enum { LATER = 40 }; // more than are launched at once
   struct mst_cluster *cluster = start_with(LATER);
   CHECK_INT(count_state(cluster, MST_WORKER_PENDING), LATER);
-  CHECK(mst_session_waits(&session));
+  CHECK(mst_site_waits(cluster->groups[1].site));
   CHECK_INT(maker.count, WORKERS);
+  come(cluster->groups[1].site);
   mst_cluster_adopt(cluster, &cluster->groups[1], &maker.launcher);
-  CHECK(!mst_session_waits(&session));
+  CHECK(!mst_site_waits(cluster->groups[1].site));
   while (count_state(cluster, MST_WORKER_IDLE) < WORKERS + LATER)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
   CHECK_INT(maker.count, WORKERS + LATER);
@@ -459,14 +480,16 @@ TEST("Workers whose launcher comes later are pending, and join then") {
 TEST("Workers move to a launcher that comes later") {
   struct mst_cluster *cluster = start_with(1);
   struct mst_group *group = &cluster->groups[0];
-  const struct mst_host *from = cluster->peers[0]->host;
-  mst_cluster_await(cluster, group);
-  CHECK_INT(mst_cluster_move(cluster, group, from), WORKERS);
+  (void)mst_site_tell(group->site, MST_SITE_LEAVES, 0, mst_clock_now());
+  mst_cluster_look_at_sites(cluster);
+  CHECK(group->leaves == &session.here && group->site->moved == 0);
   while (count_state(cluster, MST_WORKER_PENDING) < WORKERS + 1)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
-  CHECK_INT(mst_cluster_move(cluster, group, from), 0);
+  CHECK_INT(mst_session_run(&session, 0, NULL), 0);
+  CHECK(group->leaves == NULL && group->site->moved == 1);
   CHECK_INT(mst_cluster_waiting(cluster, group), WORKERS);
   CHECK(!mst_peer_ends(cluster->peers[0]));
+  come(group->site);
   mst_cluster_adopt(cluster, group, &maker.launcher);
   while (count_state(cluster, MST_WORKER_IDLE) < WORKERS)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
@@ -525,11 +548,17 @@ TEST("A host from which nothing is heard while its cluster stops is left") {
 
 TEST("Pending workers whose launcher won't come are given up") {
   struct mst_cluster *cluster = start_with(2);
-  mst_cluster_give_up(cluster, &cluster->groups[1]);
+  struct mst_site *site = cluster->groups[1].site;
+  enum mst_site_do ask;
+  CHECK_INT(mst_site_next(site, &ask, mst_clock_now()), 1);
+  CHECK_INT(mst_site_tell(site, MST_SITE_FAILED, 0, mst_clock_now()),
+            MST_SITE_IS_LOST);
   while (!cluster->peers[WORKERS]->worker->dead ||
          !cluster->peers[WORKERS + 1]->worker->dead)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
   // Another may come after all.
+  (void)mst_site_tell(site, MST_SITE_RETRY, 0, mst_clock_now());
+  come(site);
   mst_cluster_adopt(cluster, &cluster->groups[1], &maker.launcher);
   CHECK_INT(mst_cluster_revive(cluster), 2);
   while (count_state(cluster, MST_WORKER_IDLE) < WORKERS + 2)

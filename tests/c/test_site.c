@@ -33,7 +33,7 @@ static const struct cell cells[] = {
     {MST_SITE_FAILED, 1, MST_SITE_BOOTING, MST_SITE_LOST, 0},
     {MST_SITE_SLEEP, 0, MST_SITE_UP, MST_SITE_ASLEEP, 0},
     {MST_SITE_WAKE, 0, MST_SITE_ASLEEP, MST_SITE_PAUSED, 0},
-    {MST_SITE_RETRY, 0, MST_SITE_LOST, MST_SITE_REPLACED, BIT(SERVE)}};
+    {MST_SITE_RETRY, 0, MST_SITE_LOST, MST_SITE_BOOTING, BIT(SERVE)}};
 
 static void check_cell(enum mst_site_is from, enum mst_site_fact fact,
                        int64_t value) {
@@ -112,7 +112,7 @@ TEST("A host whose link is gone too is asked for again, this machine isn't") {
   tell(MST_SITE_NEEDED);
   CHECK_INT(tell_of(MST_SITE_FAILED, 0), MST_SITE_IS_LOST);
   tell(MST_SITE_RETRY);
-  CHECK_INT(site.is, MST_SITE_REPLACED);
+  CHECK_INT(site.is, MST_SITE_BOOTING);
   serve();
   CHECK_INT(site.link, 0);
 }

@@ -85,7 +85,10 @@ const char *ex_event_name(enum ex_what what) {
                                       [EX_NO_MEMORY] = "no_memory",
                                       [EX_STANDBY] = "standby",
                                       [EX_QUEUE] = "queue",
-                                      [EX_MOVE] = "move"};
+                                      [EX_MOVE] = "move",
+                                      [EX_COME] = "come",
+                                      [EX_HOST] = "host",
+                                      [EX_NO_HOST] = "no_host"};
   return names[what];
 }
 
@@ -371,7 +374,7 @@ static int read_event(const char *text, struct ex_event *event) {
   char name[20];
   unsigned at, more;
   if (sscanf(text, "%19[a-z_]-%u-%u", name, &at, &more) != 3) return 0;
-  for (unsigned what = EX_ASK; what <= EX_MOVE; what++) {
+  for (unsigned what = EX_ASK; what < EX_WHATS; what++) {
     if (strcmp(name, ex_event_name((enum ex_what)what)) != 0) continue;
     *event = (struct ex_event){(uint8_t)what, (uint8_t)at, (uint8_t)more};
     return 1;

@@ -54,7 +54,9 @@ struct ex_budget {
   uint8_t no_memory; // messages that can't be sent because memory is short
   uint8_t standbys;  // checkpoints that end
   uint8_t queues;    // launches that wait in a queue
-  uint8_t moves;     // workers that move
+  uint8_t moves;     // hosts that are left
+  uint8_t hosts;     // hosts that end
+  uint8_t no_hosts;  // hosts that don't come again
   uint8_t waits;     // with other events possible at the time
 };
 
@@ -104,6 +106,7 @@ enum ex_what {
   // A worker hears that a call isn't to begin. more: it passes over one that is next.
   EX_HEAR,
   EX_WITHDRAWN, // the session hears that it won't
+  EX_COME,      // a worker's host comes
   // Events with a maximum number:
   EX_MISHAPS,
   EX_KILL = EX_MISHAPS, // more: answers written before
@@ -120,7 +123,10 @@ enum ex_what {
   EX_NO_MEMORY,
   EX_STANDBY,
   EX_QUEUE,
-  EX_MOVE
+  EX_MOVE,
+  EX_HOST, // more: answers written before
+  EX_NO_HOST,
+  EX_WHATS
 };
 
 struct ex_event {
@@ -251,6 +257,14 @@ int ex_of_verb(const struct ex *ex, uint8_t i, uint8_t index);
 void ex_act(struct ex *ex, const struct mst_action *action);
 uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload);
 
+// Hosts (explore_hosts.c): each worker's own. ex_host_comes: lasts: it doesn't, nor would the next.
+void ex_hosts_begin(struct ex *ex);
+int ex_host_may_come(const struct ex *ex, uint32_t worker);
+void ex_host_comes(struct ex *ex, uint32_t worker, int lasts);
+void ex_host_leaves(struct ex *ex, uint32_t worker);
+void ex_host_ends(struct ex *ex, uint32_t worker, uint32_t answers);
+void ex_worker_waits(struct ex *ex, uint32_t worker);
+
 // ---- judgement
 
 void ex_fail(struct ex *ex, const char *format, ...)
@@ -286,7 +300,8 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)     \
   SIGHT(result) SIGHT(result_dropped) SIGHT(unmet) SIGHT(cancelled_waiting)   \
   SIGHT(withdrawn) SIGHT(withdrawn_next) SIGHT(withdrawn_after_death)  \
-  SIGHT(withdrawn_unheard) SIGHT(withdrawn_cancelled)
+  SIGHT(withdrawn_unheard) SIGHT(withdrawn_cancelled) SIGHT(host_came)         \
+  SIGHT(host_lost) SIGHT(waits_for_host)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

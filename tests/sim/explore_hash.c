@@ -126,7 +126,8 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   mix(hash, (uint64_t)left->drains << 32 | (uint64_t)left->waits << 24 |
                 (uint64_t)left->retires << 16 | (uint64_t)left->stops << 8 |
                 (uint64_t)left->standbys << 4 | left->no_memory);
-  mix(hash, (uint64_t)left->queues << 8 | left->moves);
+  mix(hash, (uint64_t)left->hosts << 24 | (uint64_t)left->no_hosts << 16 |
+                (uint64_t)left->queues << 8 | left->moves);
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);
@@ -154,6 +155,17 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   }
 }
 
+// mix_site: what a site that does everything in one event leaves.
+static void mix_site(uint64_t *hash, const struct mst_worker *worker) {
+  const struct mst_site *site = worker->site;
+  mix(hash, (uint64_t)site->is << 8 | site->linked);
+  mix(hash, site->todo);
+  mix(hash, site->link - site->left);
+  mix(hash, site->link - site->moved);
+  mix(hash, worker->link == 0 ? UINT64_MAX : site->link - worker->link);
+  mix(hash, (uint64_t)(site->link - worker->standby_link) << 1 | worker->pends);
+}
+
 uint64_t ex_hash(const struct ex *ex) {
   const struct mst_calls *core = &ex->core;
   uint64_t hash = 1;
@@ -162,6 +174,7 @@ uint64_t ex_hash(const struct ex *ex) {
     mix_process(&hash, &ex->processes[i]);
     mix_worker(&hash, ex, core->pool.workers[i]);
     mix_mailbox(&hash, ex, core->pool.workers[i]);
+    mix_site(&hash, core->pool.workers[i]);
   }
   mix(&hash, (uint64_t)core->pool.phase);
   mix(&hash, core->dispatch.turn % EX_WORKERS);

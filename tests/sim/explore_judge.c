@@ -191,13 +191,15 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
   const struct mst_worker *state = worker_of(ex, worker);
   const struct mst_judged judged = {.oom = ex->plan->oom};
   const int heals = ex->core.policy.on && !record->dead && !is_short(state) &&
+                    record->site->is != MST_SITE_LOST &&
                     ex->core.pool.phase == MST_POOL_RUNNING &&
                     state->stop_ns == EX_NEVER;
   const int was_dead = record->dead;
   const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;
   const int last_try = record->launches >= MST_SHORT_TRIES;
-  if (heals && call == EX_CALLS) ex->deaths[worker]++;
   mst_calls_judged(&ex->core, worker, &judged, ex->now_ns);
+  if (record->to_heal) return; // it waits for a host
+  if (heals && call == EX_CALLS) ex->deaths[worker]++;
   if (record->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
       !ex->stopping && !last_try && ex->deaths[worker] <= MST_HEAL_DEATHS) {
     ex_fail(ex, "worker %u is given up", worker);

@@ -40,6 +40,10 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0 t0 t", .limits = "move 1, stop 1, retire 1"},
     {.asks = "v0 t0 t", .limits = "move 1, end 1"},
     {.asks = "v0 v0 t0", .limits = "kill 1, move 1", .dear = 1, .keeps = 1},
+    {.asks = "v0! t0 t", .limits = "host 2, cancel 1", .size = EX_MEDIUM},
+    {.asks = "v0 t t1", .limits = "host 1, kill 1, no host 1"},
+    {.asks = "t0 tn v1", .limits = "host 1, move 1, forget 1"},
+    {.asks = "v0 t0 t", .limits = "host 1, stop 1, end 1"},
     {.asks = "t tn tn", .limits = "kill 1, cancel 1"},
     {.asks = "t0 t1n tn", .limits = "kill 1, end 1, cancel 1"},
     {.asks = "t tn! t0nf", .limits = "kill 2, cancel 1", .awaited = 1, .size = EX_MEDIUM},
@@ -69,6 +73,7 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0 v1 v0", .limits = "kill 2, standby 2", .dear = 1, .keeps = 1, .size = EX_LARGE},
     {.asks = "t0 t t", .limits = "kill 3, queue 2, end 1", .size = EX_LARGE},
     {.asks = "v0! t0 t", .limits = "kill 2, move 2, queue 1", .size = EX_LARGE},
+    {.asks = "v0! t0 t", .limits = "host 2, move 2, no host 1", .size = EX_LARGE},
 };
 // clang-format on
 const uint32_t ex_plan_count = sizeof ex_plans / sizeof ex_plans[0];
@@ -118,5 +123,7 @@ struct ex_budget ex_plan_budget(const struct ex_plan *plan) {
                             .standbys = number_of(limits, "standby "),
                             .queues = number_of(limits, "queue "),
                             .moves = number_of(limits, "move "),
+                            .hosts = number_of(limits, "host "),
+                            .no_hosts = number_of(limits, "no host "),
                             .no_memory = number_of(limits, "no memory ")};
 }

@@ -186,6 +186,10 @@ static void judge(struct ex *ex, uint32_t worker) {
   ex->processes[worker].close_due = 0;
   ex_withdrawn(ex, worker);
   ex_judge_loss(ex, worker);
+  if (record->to_heal) {
+    (void)mst_site_tell(record->site, MST_SITE_NEEDED, 0, ex->now_ns);
+    return;
+  }
   let_go(ex, worker);
   if (record->launch_ns != EX_NEVER) ex_saw(EX_SAW_launched_later);
   if (record->alone) ex_saw(EX_SAW_alone);
@@ -201,6 +205,9 @@ void ex_act(struct ex *ex, const struct mst_action *action) {
   switch (action->kind) {
   case MST_DO_LAUNCH:
     launch(ex, worker);
+    break;
+  case MST_DO_PEND:
+    ex_worker_waits(ex, worker);
     break;
   case MST_DO_KILL:
     kill_process(ex, worker);

@@ -35,6 +35,7 @@ static void carry_out(struct ex *ex) {
 }
 
 void ex_stepped(struct ex *ex) {
+  mst_calls_look_at_sites(&ex->core, ex->now_ns);
   if (ex->checking) ex_check(ex);
   if (!ex->failed) carry_out(ex);
 }
@@ -243,6 +244,8 @@ static void may_of_alive(const struct ex *ex, uint32_t worker,
   if (process->in_count == 0 && process->bye) may(list, EX_LEAVE, worker, 0);
   for (uint32_t n = 0; ex->left.kills > 0 && n <= process->in_count; n++)
     may(list, EX_KILL, worker, n);
+  for (uint32_t n = 0; ex->left.hosts > 0 && n <= process->in_count; n++)
+    may(list, EX_HOST, worker, n);
   if (ex->left.overdue > 0 && is_overdue_next(ex, worker)) {
     may(list, EX_OVERDUE, worker, 0);
   }
@@ -281,9 +284,12 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
       ex->processes[worker].epoch == worker_of(ex, worker)->epoch)
     may(list, EX_WITHDRAWN, worker, 0);
   if (ex->stopping || worker_of(ex, worker)->dead) return;
-  if (ex->left.moves > 0 && mst_worker_is_up(worker_of(ex, worker))) {
-    may(list, EX_MOVE, worker, 0);
+  if (ex_host_may_come(ex, worker)) {
+    may(list, EX_COME, worker, 0);
+    if (ex->left.no_hosts > 0) may(list, EX_NO_HOST, worker, 0);
   }
+  if (ex->left.moves > 0 && worker_of(ex, worker)->site->is == MST_SITE_UP)
+    may(list, EX_MOVE, worker, 0);
   if (ex->left.ends > 0) may(list, EX_END, worker, 0);
   if (ex->left.drains > 0 && !worker_of(ex, worker)->drains) {
     may(list, EX_DRAIN, worker, 0);
@@ -429,8 +435,16 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     break;
   case EX_MOVE:
     ex->left.moves--;
-    mst_calls_move(&ex->core, event.at, ex->now_ns);
-    if (worker_of(ex, event.at)->moves) ex_saw(EX_SAW_moved);
+    ex_host_leaves(ex, event.at);
+    break;
+  case EX_HOST:
+    ex->left.hosts--;
+    ex_host_ends(ex, event.at, event.more);
+    return;
+  case EX_NO_HOST:
+    ex->left.no_hosts--;
+    ex->lasting = 1;
+    ex_host_comes(ex, event.at, 1);
     break;
   case EX_QUEUE:
     ex->left.queues--;
@@ -482,6 +496,9 @@ void ex_apply(struct ex *ex, struct ex_event event) {
   case EX_WITHDRAWN:
     ex_withdrawn(ex, event.at);
     break;
+  case EX_COME:
+    ex_host_comes(ex, event.at, 0);
+    break;
   case EX_MEND:
     tick(ex);
     break;
@@ -525,6 +542,7 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
                                .heartbeat_ns = EX_NEVER,
                                .checkpoint_ns = plan->dear ? MST_NS_PER_S : 0,
                                .replay_max_ns = EX_NEVER};
+  ex_hosts_begin(ex);
   begin_calls(ex);
   mst_calls_begin(&ex->core, ex->now_ns, EX_NEVER, EX_WORKERS);
   ex_stepped(ex);

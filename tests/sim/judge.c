@@ -135,7 +135,9 @@ static void judge_start_failed(struct sim *sim) {
              (int)sim->core.pool.fail, sim->core.pool.fail_worker,
              (int)sim->fail, sim->fail_worker);
   }
-  const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
+  const int32_t number = sim->fail == MST_FAIL_LAUNCH
+                             ? sim->books[sim->fail_worker].launch_errno
+                             : 0;
   if (sim->core.pool.fail_number != number)
     sim_fail(sim, "START_FAILED's errno");
   judge_down(sim);

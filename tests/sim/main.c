@@ -201,6 +201,7 @@ void sim_tick(struct sim *sim) {
   const int64_t slept_ns = sim->now_ns - sim->listened_ns;
   sim_ledger_looks(sim);
   sim->listened_ns = sim->now_ns;
+  sim_hosts_look(sim);
   mst_calls_tick(&sim->core, slept_ns, sim->now_ns);
   if (mst_pool_wake_ns(&sim->core.pool) <= sim->now_ns) {
     sim_fail(sim, "a TICK leaves a limit that has passed");
@@ -315,6 +316,7 @@ static int run(uint64_t seed, int logging, uint64_t *hash) {
   sim.core.tally.counts = &sim.counts;
   sim.core.policy = sim.plan.policy;
   sim.core.timeout_ns = sim.plan.timeout_ns;
+  if (!sim.failed) sim_hosts_begin(&sim);
   if (sim.failed) {
     // nothing to play with
   } else if (setjmp(after_assert) == 0) {

@@ -229,12 +229,15 @@ static void told_end_sign(struct sim *sim, uint32_t worker) {
   }
 }
 
-static void told_launch_failed(struct sim *sim, uint32_t worker) {
+static void told_launch_failed(struct sim *sim,
+                               const struct mst_event *event) {
+  const uint32_t worker = event->worker;
   struct sim_book *book = &sim->books[worker];
   if (book->given_up) return;
   book->ended = 1;
   book->how = MST_EXIT_NONE;
   book->closed = 1;
+  book->launch_errno = event->number;
   if (book->queued && book->kill_due) sim_saw(SIM_SAW_withdrawn);
   if (sim_is_starting(sim)) {
     sim_start_loses(sim, MST_FAIL_LAUNCH, worker);
@@ -248,7 +251,7 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
   if (sim->failing) {
     book->lost = 1;
   } else {
-    book->number = SIM_LAUNCH_ERRNO;
+    book->number = event->number;
   }
 }
 
@@ -425,7 +428,7 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     told_forked(sim, book, event->number);
     break;
   case MST_EV_LAUNCH_FAILED:
-    told_launch_failed(sim, event->worker);
+    told_launch_failed(sim, event);
     break;
   case MST_EV_READY:
     told_ready(sim, book);

@@ -95,6 +95,15 @@ static void draw_times(struct sim_rng *rng, struct sim_plan *plan) {
   }
 }
 
+static void draw_hosts(struct sim_rng *rng, struct sim_plan *plan) {
+  plan->sites = sim_chance(rng, 500) ? 1 + sim_below(rng, SIM_SITES_MAX) : 1;
+  plan->far = sim_chance(rng, 500) ? 700 : 0;
+  plan->host_fails = some(rng) / 2;
+  plan->host_ends = some(rng);
+  plan->slow_hosts = some(rng) / 2;
+  plan->host_interrupts = some(rng) / 4;
+}
+
 void sim_plan_draw(struct sim_rng *rng, struct sim_plan *plan) {
   draw_size(rng, plan);
   draw_start(rng, plan);
@@ -102,4 +111,5 @@ void sim_plan_draw(struct sim_rng *rng, struct sim_plan *plan) {
   draw_healing(rng, plan);
   draw_times(rng, plan);
   draw_newer(rng, plan);
+  draw_hosts(rng, plan);
 }

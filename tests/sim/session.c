@@ -24,7 +24,7 @@ static int takes_calls(const struct sim *sim, uint32_t worker) {
   const struct mst_worker *record = worker_of(sim, worker);
   if (!sim_is_running(sim) || (record->dead && record->sys_errno == 0))
     return 0;
-  const int comes_back = sim->books[worker].again;
+  const int comes_back = sim->books[worker].again || record->moves;
   if (worker_of(sim, worker)->stop_ns != SIM_NEVER && !comes_back) return 0;
   if (worker_of(sim, worker)->drains && !comes_back) return 0;
   return sim->plan.policy.on || !mst_worker_is_gone(record);
@@ -351,12 +351,10 @@ static void ask_back(struct sim *sim, const struct mst_action *action) {
   }
 }
 
-// A lost worker may have to wait for another launcher.
+// A lost worker may have to wait for another fork server.
 static void lose_launcher(struct sim *sim, uint32_t worker) {
-  if (worker_of(sim, worker)->launcher != MST_LAUNCHER_THERE) return;
-  if (!sim_chance(&sim->rng, sim->plan.slow_mend)) return;
-  worker_of(sim, worker)->launcher = MST_LAUNCHER_GONE;
-  put(sim, sim_between(&sim->rng, 0, 2 * MST_NS_PER_S), SIM_MEND, worker);
+  if (sim_chance(&sim->rng, sim->plan.slow_mend))
+    sim_host_lose_server(sim, worker);
 }
 
 static void judge(struct sim *sim, uint32_t worker) {
@@ -369,6 +367,12 @@ static void judge(struct sim *sim, uint32_t worker) {
   if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
   if (record->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
   mst_calls_judged(&sim->core, worker, &judged, sim->now_ns);
+  if (record->to_heal) {
+    sim_host_needed(sim, worker);
+  } else if (sim->plan.policy.on && sim_is_running(sim) &&
+             mst_site_is_gone(record->site)) {
+    sim_fail(sim, "worker %u doesn't wait for a fork server", worker);
+  }
   if (record->launches > launches) sim_saw(SIM_SAW_launched_later);
   if (!dead && record->dead && record->sys_errno != 0) {
     sim_saw(SIM_SAW_short_given_up);
@@ -389,7 +393,12 @@ void sim_session_action(struct sim *sim, const struct mst_action *action) {
   const uint32_t worker = action->worker;
   switch (action->kind) {
   case MST_DO_LAUNCH:
+    if (mst_site_waits(worker_of(sim, worker)->site))
+      sim_fail(sim, "worker %u is launched, and its host isn't there", worker);
     sim_world_launch(sim, worker);
+    break;
+  case MST_DO_PEND:
+    sim_saw(SIM_SAW_worker_waits);
     break;
   case MST_DO_BYE:
     sim_world_bye(sim, worker);
@@ -448,7 +457,7 @@ int sim_session_has(enum sim_what what) {
   case SIM_END:
   case SIM_GROW:
   case SIM_STOP:
-  case SIM_MEND:
+  case SIM_TEND:
   case SIM_LISTEN:
   case SIM_SLEEP:
     return 1;
@@ -496,8 +505,8 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     mst_calls_end_queue(&sim->core, sim->now_ns);
     sim_deliver(sim, (struct mst_event){.kind = MST_EV_STOP}, 0);
     break;
-  case SIM_MEND:
-    worker_of(sim, worker)->launcher = MST_LAUNCHER_THERE;
+  case SIM_TEND:
+    sim_hosts_tend(sim);
     sim_tick(sim);
     break;
   case SIM_LISTEN:

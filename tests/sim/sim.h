@@ -15,6 +15,7 @@
 //   agenda.c   what happens when: a heap of entries; random numbers
 //   plan.c     what a seed draws
 //   world.c    processes, fork server, the user
+//   hosts.c    where workers are launched: hosts that come late, fail, end, and are left
 //   noise.c    events that are meaningless when they come
 //   session.c  facts in and actions out: peer.c and session.c without sockets
 //   watch.c    intercepts the calls between the core and the pool
@@ -34,6 +35,7 @@
 
 #define SIM_WORKERS_MAX 40u
 #define SIM_CALLS_MAX 48u
+#define SIM_SITES_MAX 3u
 #define SIM_NEVER INT64_MAX
 #define SIM_LAUNCH_ERRNO 11 // of all failing launches
 
@@ -75,7 +77,8 @@ enum sim_what {
   SIM_DRAIN,       // the user lets one worker finish and end
   SIM_RETURN,      // the user wants a worker back that has left
   SIM_DEQUEUE,     // a launch has waited in its queue
-  SIM_MEND,        // the session handles a loss
+  SIM_HOST,        // something happens to a host
+  SIM_TEND,        // the session does what sites need
   SIM_LISTEN,      // the session checks signs of life
   SIM_SLEEP,       // the session does nothing for a while, and reads nothing
   SIM_CANCEL,      // the user cancels a task
@@ -151,9 +154,46 @@ struct sim_plan {
   uint32_t slow_news;
   uint32_t reorder;
   uint32_t repeat;
-  uint32_t odd;  // number of odd events
-  uint32_t lazy; // chance that actions stay in the queue
-  uint32_t late; // chance that a TICK comes late
+  uint32_t sites;           // on how many sites workers are launched
+  uint32_t far;             // chances, in permille: of a site on another host
+  uint32_t host_fails;      // of a host, or a fork server, that won't come
+  uint32_t host_ends;       // of one that ends, or is told to
+  uint32_t slow_hosts;      // of one that takes long
+  uint32_t host_interrupts; // of a thing to do that the user interrupts
+  uint32_t odd;             // number of odd events
+  uint32_t lazy;            // chance that actions stay in the queue
+  uint32_t late;            // chance that a TICK comes late
+};
+
+// A site's host: of its present link.
+enum sim_host_is {
+  SIM_HOST_NONE,
+  SIM_HOST_STARTS,
+  SIM_HOST_THERE,
+  SIM_HOST_ENDED
+};
+enum sim_server_is {
+  SIM_SERVER_NONE,
+  SIM_SERVER_BOOTS,
+  SIM_SERVER_READY,
+  SIM_SERVER_GONE
+};
+enum sim_host_does {
+  SIM_DOES_RUN = 1, // its command waits no more in a queue
+  SIM_DOES_COME,
+  SIM_DOES_END,
+  SIM_DOES_LEAVE, // it is told to end
+  SIM_DOES_BOOT,  // its fork server has booted, or has failed to
+  SIM_DOES_FAIL
+};
+struct sim_host {
+  uint32_t link;
+  enum sim_host_is is;
+  enum sim_server_is server;
+  int pends;
+  int leaves;
+  int boots;        // the site waits for its server
+  int64_t limit_ns; // when it ends
 };
 
 struct sim_process {
@@ -221,6 +261,7 @@ struct sim_book {
   int ended;    // EXITED or LAUNCH_FAILED came
   uint32_t how; // of the first EXITED
   int32_t number;
+  int32_t launch_errno; // of the last failed launch
   int32_t pid_number;
   uint32_t owed;
   uint64_t done;
@@ -257,6 +298,7 @@ struct sim {
   struct sim_plan plan;
   struct sim_agenda agenda;
   struct sim_process processes[SIM_WORKERS_MAX];
+  struct sim_host hosts[SIM_SITES_MAX];
   struct mst_counts counts;
   struct mst_calls core;
   struct mst_blob *payload;
@@ -333,7 +375,11 @@ struct sim {
   SIGHT(drained_busy) SIGHT(drained_booting) SIGHT(finished_in_drain)          \
   SIGHT(left_drained) SIGHT(left_for_lost) SIGHT(left_comes_back)              \
   SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(sent_before_joined)           \
-  SIGHT(withdrawn_task) SIGHT(withdrawn_too_late) SIGHT(withdrawn_late_news)
+  SIGHT(withdrawn_task) SIGHT(withdrawn_too_late) SIGHT(withdrawn_late_news)   \
+  SIGHT(host_asked) SIGHT(host_joined) SIGHT(host_pending) SIGHT(host_late)    \
+  SIGHT(host_ended) SIGHT(host_leaves) SIGHT(host_limit) SIGHT(host_sleeps)    \
+  SIGHT(server_replaced) SIGHT(site_again) SIGHT(site_lost) SIGHT(site_error)  \
+  SIGHT(site_retried) SIGHT(worker_waits)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -376,6 +422,20 @@ void sim_world_break(struct sim *sim, uint32_t worker);
 // sim_world_ask asks a worker not to begin a call, which has this id in its mailbox.
 void sim_world_ask(struct sim *sim, uint32_t worker, uint64_t call,
                    uint64_t wire);
+
+// sim_world_lose: a worker's process is lost with its host.
+void sim_world_lose(struct sim *sim, uint32_t worker);
+
+// Hosts. sim_hosts_begin makes the sites; sim_hosts_tend does what they need; sim_hosts_look has
+// workers do as they say. sim_host_launches tells whether a worker can be launched now.
+// sim_host_needed: it can't come back. sim_host_lose_server: its fork server ends.
+void sim_hosts_begin(struct sim *sim);
+void sim_hosts_tend(struct sim *sim);
+void sim_hosts_look(struct sim *sim);
+void sim_host_entry(struct sim *sim, const struct sim_entry *entry);
+int sim_host_launches(const struct sim *sim, uint32_t worker);
+void sim_host_needed(struct sim *sim, uint32_t worker);
+void sim_host_lose_server(struct sim *sim, uint32_t worker);
 
 // sim_session_entry handles entries for the session; sim_session_has tells which these are.
 int sim_session_has(enum sim_what what);

@@ -191,7 +191,7 @@ static const char *failed(struct site_book *book, int lasts,
                           enum mst_site_end end, int64_t now_ns) {
   const enum mst_site_end given_up =
       book->terms.only ? MST_SITE_IS_ERROR : MST_SITE_IS_LOST;
-  if (!is_asked(book)) {
+  if (!is_asked(book) || !book->terms.far) {
     if (book->server != SITE_BOOTS) return expect(end, MST_SITE_GOES_ON);
     drop(book);
     book->server = SITE_SERVERLESS;
@@ -252,14 +252,24 @@ static int is_idle(const struct site_book *book) {
          !is_paused(book) && !book->lost && !book->asleep && !is_asked(book);
 }
 
-static void come_back(struct site_book *book, int says, int64_t now_ns) {
-  if (!book->terms.far || book->has == SITE_LINK) {
+static int has_host(const struct site_book *book) {
+  return !book->terms.far || book->has == SITE_LINK;
+}
+
+static void come_back(struct site_book *book, int64_t now_ns) {
+  if (has_host(book)) {
     need_server(book, 0, now_ns);
-  } else if (says) {
-    lose_host(book, now_ns);
   } else {
-    need_host(book, now_ns);
+    lose_host(book, now_ns);
   }
+}
+
+static void retry(struct site_book *book, int64_t now_ns) {
+  const int there = has_host(book);
+  need_host(book, now_ns);
+  if (!there) return;
+  book->has = book->terms.far ? SITE_LINK : SITE_NOTHING;
+  need_server(book, 1, now_ns);
 }
 
 const char *site_book_tell(struct site_book *book, enum mst_site_fact fact,
@@ -280,7 +290,7 @@ const char *site_book_tell(struct site_book *book, enum mst_site_fact fact,
     book->server = SITE_SERVERLESS;
     break;
   case MST_SITE_NEEDED:
-    if (is_idle(book)) come_back(book, 1, now_ns);
+    if (is_idle(book)) come_back(book, now_ns);
     break;
   case MST_SITE_LEAVES:
     book->told = 1;
@@ -315,7 +325,7 @@ const char *site_book_tell(struct site_book *book, enum mst_site_fact fact,
     if (book->asleep) need_host(book, now_ns);
     break;
   case MST_SITE_RETRY:
-    if (book->lost) come_back(book, 0, now_ns);
+    if (book->lost) retry(book, now_ns);
     break;
   case MST_SITE_UNDONE:
     undone(book, (enum mst_site_do)value, now_ns);

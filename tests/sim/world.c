@@ -188,7 +188,8 @@ static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
     return;
   }
   if (waits_in_queue(sim, worker)) return;
-  if (sim_chance(rng, chances->launch_fail)) {
+  if (!sim_host_launches(sim, worker) ||
+      sim_chance(rng, chances->launch_fail)) {
     process->in_queue = 0;
     fork_failed(sim, worker);
     return;
@@ -421,6 +422,12 @@ void sim_world_break(struct sim *sim, uint32_t worker) {
             MST_EXIT_SIGNAL, SIGKILL);
 }
 
+void sim_world_lose(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  process->unkillable = process->hung = 0;
+  die_later(sim, 0, worker, MST_EXIT_SIGNAL, SIGKILL);
+}
+
 // --- Functions of sim.h ---
 
 static void often(struct sim *sim, uint32_t count, enum sim_what what,
@@ -502,6 +509,10 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   if (entry->what == SIM_ODD) {
     sim_world_noise(sim);
+    return;
+  }
+  if (entry->what == SIM_HOST) {
+    sim_host_entry(sim, entry);
     return;
   }
   if (entry->what == SIM_FORK) {

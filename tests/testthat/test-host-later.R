@@ -128,3 +128,50 @@ test_cluster("L5 hosts that join later boot at once", {
   expect_identical(healed(clusterCall(cl, function() 5))$value, list(5, 5, 5, 5))
   expect_length(list.files(boots), 3L)
 })
+
+test_cluster("a host that waits for another at the start isn't late", {
+  skip_without_fork()
+  limit_time(60)
+  local_settings(muster.start_timeout = 3)
+  pending <- paste0(
+    "echo 'srun: job 12 queued and waiting for resources' >&2; sleep 7; ", host_command()
+  )
+  local_settings(muster.quiet = TRUE)
+  cl <- cluster_start(list(here_by_link(1L), launch_command(pending, 1L, queue_timeout = 50)))
+  defer(function() cluster_stop(cl))
+  expect_identical(clusterCall(cl, function() 5), list(5, 5))
+})
+
+test_cluster("nodes of a host are started again, each by a link of its own", {
+  skip_without_fork()
+  limit_time(60)
+  cl <- cluster_start(here_by_link(2L))
+  cluster_stop(cl)
+  again <- structure(lapply(1:2, function(i) cloneNode(cl[[i]])), class = class(cl))
+  defer(function() stopCluster(again))
+  expect_identical(clusterCall(again, function() 5), list(5, 5))
+})
+
+test_cluster("a message's handler may wait while several hosts are lost", {
+  skip_if_limited()
+  skip_without_fork()
+  skip_without_proc()
+  limit_time(60)
+  cl <- cluster_start(list(1, here_by_link(1L, "a"), here_by_link(1L, "b")))
+  defer(function() cluster_stop(cl))
+  hosts <- vapply(cl[2:3], function(node) parent_of(parent_of(node$pid)), 0L)
+  tools::pskill(hosts, 9L)
+  waits <- TRUE
+  back <- withCallingHandlers(clusterCall(cl, function() 5), muster_message = function(m) {
+    if (waits && grepl("is gone", conditionMessage(m), fixed = TRUE)) {
+      waits <<- FALSE
+      suppressMessages(wait_until({
+        clusterCall(cl[1L], function() 5)
+        all(cluster_status(cl)$state == "idle")
+      }))
+    }
+    invokeRestart("muffleMessage")
+  })
+  expect_identical(back, list(5, 5, 5))
+  expect_false(waits)
+})

@@ -86,3 +86,42 @@ test_cluster("without healing a host that is told to end is used until it ends",
   for (i in 1:3) expect_identical(clusterCall(cl, function() 5), list(5))
   expect_true(tools::pskill(host, 0L))
 })
+
+test_cluster("a worker that is killed while it leaves a host leaves it with its checkpoint, too", {
+  skip_if_limited()
+  skip_without_fork()
+  skip_without_proc()
+  limit_time(100)
+  local_variables(SLURM_JOB_ID = NA)
+  local_settings(muster.quiet = TRUE, muster.checkpoints = 0.1)
+  cl <- cluster_start(list(1, here_by_link(2L)))
+  defer(function() cluster_stop(cl))
+  for (i in 1:4) {
+    clusterCall(cl[2L], function(i) {
+      Sys.sleep(0.2) # tidy: long enough for a checkpoint
+      assign(paste0("x", i), i, globalenv())
+      NULL
+    }, i)
+  }
+  wait_until({
+    clusterCall(cl[1L], function() 5)
+    cluster_status(cl)$healing[2L] == "state"
+  })
+  host <- far_host(cl)
+  known <- processes(host)
+  busy <- lapply(2:3, function(i) task_submit(cl[i], Sys.sleep, 5))
+  wait_until(all(cluster_status(cl)$state[2:3] == "busy"))
+  killed <- cl[[2L]]$pid
+  tools::pskill(host, tools::SIGTERM)
+  wait_until({
+    clusterCall(cl[1L], function() 5)
+    all(cluster_status(cl)$state[2:3] == "draining")
+  })
+  tools::pskill(killed, 9L)
+  task_wait(busy)
+  wait_until({
+    clusterCall(cl[1L], function() 5)
+    !any(still_runs(known))
+  })
+  expect_identical(clusterEvalQ(cl[2L], c(x1, x2, x3, x4)), list(1:4))
+})

@@ -139,19 +139,10 @@ test_that("the time that a job has left is understood", {
 })
 
 # On a busy machine the first look, 2 s after a job has begun, may be behind us.
-look_now <- function() {
-  for (key in names(the_host$hosts)) {
-    if (!is.null(the_host$hosts[[key]]$look_s)) the_host$hosts[[key]]$look_s <- 0
-  }
-  plan_look()
+look_now <- function(cl) {
+  at <- c(as.integer(names(the_host$hosts)[1L]), .subset2(cl[[1L]], "id"), 2L)
+  .Call(ffi_site_tell, at, site_facts[["undone"]], site_do[["look_left"]])
 }
-
-test_that("a job of which Slurm doesn't say how long it may run is asked about again", {
-  defer(function() the_host$hosts[["a"]] <- NULL)
-  link <- list(key = "a", name = "job")
-  look_at_limit(list(link = link), Inf)
-  expect_true(is.finite(the_host$hosts$a$look_s))
-})
 
 test_cluster("workers leave a job before its time limit, and lose nothing", {
   local_seed(1)
@@ -170,7 +161,7 @@ test_cluster("workers leave a job before its time limit, and lose nothing", {
   before <- processes(node_pids(cl[2:3]))
   limit <- file.path(dir, "left")
   writeLines("0:08", limit)
-  look_now()
+  look_now(cl)
   text <- character()
   slow <- task_submit(cl[2L], function() {
     Sys.sleep(3) # tidy: longer than it takes until the limit is seen

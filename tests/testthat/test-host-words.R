@@ -43,6 +43,17 @@ test_cluster("H2: a task that is lost with its host says so, and for how long it
   expect_null(host_end(list(host = "far", job = "")))
 })
 
+test_cluster("H2: without healing, too, what is lost with its host says so", {
+  skip_if_limited()
+  skip_without_fork()
+  skip_without_proc()
+  cl <- local_cluster(here_by_link(1L, "far"), healing = FALSE)
+  tools::pskill(far_host(cl), 9L)
+  lost <- expect_error(clusterCall(cl, function() 5), class = "muster_error_lost")
+  expect_match(conditionMessage(lost), "on far\\) is lost[.]\nx It ended: its host is gone[.]\n")
+  expect_false(grepl("fork server", conditionMessage(lost), fixed = TRUE))
+})
+
 test_that("H2: a time limit is named with its length", {
   plan <- list(host = list(by = "slurm", name = "node1", time = "0:01"))
   note_host_end(plan, list(), "Its job in Slurm reached its time limit (0:01).")
@@ -87,7 +98,7 @@ test_cluster("H4: a verb that waits for a worker without a host says for which",
     file.create(file)
   }, late$file)
   # A function from here has all of this file as its source, and sending that waits for the task.
-  got <- healed(clusterCall(cl, identity, 5))
+  got <- healed(clusterCall(cl, identity, 5), waiting = TRUE)
   expect_identical(got$value, list(5, 5))
   told <- grep("^Waiting for", got$text, value = TRUE)
   expect_length(told, 1L)

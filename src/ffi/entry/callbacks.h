@@ -56,11 +56,9 @@ enum ffi_callback {
   // announce_events(): tells the user what has happened to workers, and takes it off the list. A
   // handler of its messages may use clusters, or leave.
   FFI_ANNOUNCE_EVENTS,
-  // replace_servers(): starts fork servers for workers that need one. Takes as long as that.
-  FFI_REPLACE_SERVERS,
-  // join_hosts(): asks for hosts, and lets those join that have come. May be called again while it
-  // is at work.
-  FFI_JOIN_HOSTS,
+  // tend_hosts(): does what sites need: asks for hosts, has fork servers boot. May be called again
+  // while it is at work. May raise why a cluster has no workers.
+  FFI_TEND_HOSTS,
   // output_is_sunk(): whether something catches what this session prints.
   FFI_OUTPUT_IS_SUNK,
   // verb_waits(): shows how far a verb of parallel's is. verb_is_over(): takes that away.

@@ -5,6 +5,7 @@
 #include "ffi/entry/entry.h"
 #include "pool/loss.h"
 #include "sched/pieces.h"
+#include "sched/site.h"
 #include "shuffle/exchange.h"
 #include "shuffle/plan.h"
 #include "wire/wire.h"
@@ -73,6 +74,17 @@ static const struct number found_is[] = {
     ONE(MST_FOUND_, FOREIGN)};
 static const struct number found_reasons[] = {
     ONE(MST_REASON_, MUTE), ONE(MST_REASON_, ENDED), ONE(MST_REASON_, WRONG)};
+static const struct number site_is[] = {ONE(MST_SITE_, REPLACED)};
+static const struct number site_facts[] = {
+    ONE(MST_SITE_, LEFT_NS), ONE(MST_SITE_, PENDING), ONE(MST_SITE_, RUNS),
+    ONE(MST_SITE_, FAILED), ONE(MST_SITE_, UNDONE)};
+static const struct number site_do[] = {
+    ONE(MST_SITE_, SAY_GONE),  ONE(MST_SITE_, SAY_LEAVES), ONE(MST_SITE_, WHY),
+    ONE(MST_SITE_, TAKE),      ONE(MST_SITE_, ASK),        ONE(MST_SITE_, LOOK),
+    ONE(MST_SITE_, LOOK_LEFT), ONE(MST_SITE_, SERVE)};
+static const struct number site_whys[] = {ONE(MST_SITE_WHY_, QUEUE)};
+static const struct number site_ends[] = {
+    ONE(MST_SITE_, GOES_ON), ONE(MST_SITE_, IS_LOST), ONE(MST_SITE_, IS_ERROR)};
 static const struct number worker_least[] = {ONE(FFI_LEAST_, EXPRESSIONS)};
 
 // The name in R, too.
@@ -82,12 +94,13 @@ static const struct {
   const char *name;
   const struct number *numbers;
   size_t count;
-} sets[] = {SET(outcomes),     SET(exits),        SET(frame_kinds),
-            SET(whys),         SET(piece_do),     SET(piece_end),
-            SET(piece_losses), SET(plan_do),      SET(plan_told),
-            SET(worker_is),    SET(worker_least), SET(fetched),
-            SET(stock_links),  SET(scan_bits),    SET(target_kinds),
-            SET(services),     SET(found_is),     SET(found_reasons)};
+} sets[] = {
+    SET(outcomes),    SET(exits),         SET(frame_kinds),  SET(whys),
+    SET(piece_do),    SET(piece_end),     SET(piece_losses), SET(plan_do),
+    SET(plan_told),   SET(worker_is),     SET(worker_least), SET(fetched),
+    SET(stock_links), SET(scan_bits),     SET(target_kinds), SET(services),
+    SET(found_is),    SET(found_reasons), SET(site_is),      SET(site_facts),
+    SET(site_do),     SET(site_whys),     SET(site_ends)};
 #define SETS (sizeof sets / sizeof sets[0])
 #define NAME_MAX_BYTES 32
 

@@ -61,8 +61,8 @@ static SEXP describe_peer(const struct mst_peer *peer) {
                                          [MST_HEALING_STATE] = "state"};
   const int64_t now_ns = mst_clock_now();
   const struct mst_look look = mst_peer_look(peer, now_ns);
-  const int sleeps =
-      look.state == MST_WORKER_PENDING && peer->group->asleep && look.lives;
+  const int sleeps = peer->group->site->is == MST_SITE_ASLEEP && look.lives &&
+                     look.state == MST_WORKER_PENDING;
   const char *state = look.suspect ? "suspect"
                       : sleeps     ? "asleep"
                                    : mst_worker_state_name(look.state);
@@ -193,7 +193,6 @@ static int fill_launcher(struct mst_group *group, SEXP source,
     group->launcher = mst_spawner_launcher(group->spawner);
   } else if (source == R_NilValue) {
     group->launcher = &session->nowhere;
-    group->waits = 1;
   } else if (ffi_server_of(source) != NULL) {
     group->launcher = &ffi_server_of(source)->launcher;
   } else {
@@ -218,6 +217,7 @@ static struct mst_cluster *make_cluster(SEXP given, SEXP window,
   for (uint32_t g = 0; g < count; g++) {
     SEXP one = VECTOR_ELT(given, g);
     groups[g].workers = (uint32_t)Rf_asInteger(VECTOR_ELT(one, 0));
+    groups[g].site = ffi_site_begun((uint32_t)Rf_asInteger(VECTOR_ELT(one, 3)));
     groups[g].setup = ffi_hold_blob(ffi_blob_of(VECTOR_ELT(one, 2)));
     mst_blob_release(groups[g].setup); // the held reference stays
   }
@@ -247,9 +247,10 @@ static int makes_checkpoints(const struct mst_cluster *cluster) {
   return 0;
 }
 
-// ffi_cluster_open starts a cluster and waits until it runs. groups: list(workers, source, setup)
-// of each; source: a fork server, list(file, arguments, variables) of a program to start, or NULL:
-// ffi_cluster_adopt gives one later, and the start doesn't wait for it.
+// ffi_cluster_open starts a cluster and waits until it runs. groups: list(workers, source, setup,
+// site) of each; source: a fork server, list(file, arguments, variables) of a program to start, or
+// NULL: ffi_cluster_adopt gives one later, and the start doesn't wait for it. site: the number of
+// one that ffi_site_new has made; 0: on this machine.
 // policy: healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in
 // seconds, checkpoints (negative: none; 0: when they pay; else after so many seconds of
 // evaluation), limit in seconds for a replay without a checkpoint. Returns list(pointer, nodes,

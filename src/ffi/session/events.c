@@ -103,14 +103,7 @@ static void show_all(struct mst_session *session) {
     if (cluster->shown < cluster->log.next) show_lines(cluster);
   }
   if (session->events != NULL) (void)ffi_call_ours(FFI_ANNOUNCE_EVENTS, NULL);
-  if (session->orphaned) {
-    session->orphaned = 0;
-    (void)ffi_call_ours(FFI_REPLACE_SERVERS, NULL);
-  }
-  if (ffi_remotes_have_news(session)) {
-    ffi_remotes_told();
-    (void)ffi_call_ours(FFI_JOIN_HOSTS, NULL);
-  }
+  if (ffi_sites_have_news(session)) (void)ffi_call_ours(FFI_TEND_HOSTS, NULL);
 }
 
 void ffi_attend(struct mst_session *session) {
@@ -121,8 +114,7 @@ void ffi_attend(struct mst_session *session) {
 }
 
 int ffi_has_news(const struct mst_session *session) {
-  if (session->events != NULL || session->orphaned) return 1;
-  if (ffi_remotes_have_news(session)) return 1;
+  if (session->events != NULL || ffi_sites_have_news(session)) return 1;
   const struct mst_cluster *cluster = session->clusters;
   while (cluster != NULL && cluster->shown == cluster->log.next)
     cluster = cluster->next;

@@ -282,7 +282,7 @@ SEXP ffi_cluster_wait(void) {
 static int share_host(const struct mst_group *one,
                       const struct mst_group *other) {
   if (one == other) return 1; // they come back together
-  return !one->waits && !other->waits &&
+  return !mst_site_waits(one->site) && !mst_site_waits(other->site) &&
          one->launcher->host == other->launcher->host;
 }
 

@@ -13,16 +13,14 @@
 struct owned_remote {
   struct owned_remote *next;
   struct mst_remote *remote;
-  int told;         // as mst_remote_is was when R code last looked
-  uint8_t leaves;   // R code was told that it does
   uint32_t cluster; // whose host it is; 0: none's yet
+  uint32_t site;    // the number of the site that it is for
+  uint32_t link;    // which of the site's links it is
 };
 
 static struct owned_remote *remotes;
 static struct owned_remote *ended;
-static pid_t owner;     // a forked child leaves its parent's links alone
-static int64_t look_ns; // when R code looks again, while a group waits
-static int64_t due_ns = INT64_MAX; // and in any case
+static pid_t owner; // a forked child leaves its parent's links alone
 
 static SEXP remote_tag(void) {
   static struct ffi_tag tag;
@@ -75,9 +73,10 @@ struct mst_remote *ffi_remote_of(SEXP pointer) {
 }
 
 // ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
-// times_s: how long the greeting may take, the silence that breaks the link, and 1 if the command
-// may wait in a queue. delays: see mst_relay_config. A pointer, or why there is none.
-SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
+// how: how long the greeting may take, the silence that breaks the link (both in seconds), 1 if the
+// command may wait in a queue, 1 if it leaves TCP's delays on (see mst_relay_config). site: the
+// number of the one that has asked for it. A pointer, or why there is none.
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site) {
   const struct mst_session *session = ffi_session();
   forget_parents();
   follow_entries();
@@ -86,17 +85,17 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
   ffi_fill_spawn(&spawn, VECTOR_ELT(command, 0), VECTOR_ELT(command, 1),
                  VECTOR_ELT(command, 2));
   spawn.fds[2] = -1; // not muster's
-  const struct mst_relay_config how = {.session = 1,
-                                       .silence_ns = ffi_ns(REAL(times_s)[1]),
-                                       .delays = Rf_asLogical(delays) == 1};
+  const struct mst_relay_config relay = {.session = 1,
+                                         .silence_ns = ffi_ns(REAL(how)[1]),
+                                         .delays = REAL(how)[3] > 0};
   struct owned_remote *owned = malloc(sizeof *owned);
   struct mst_err err;
   mst_err_clear(&err);
   int rc = -MST_EMEM;
   if (owned != NULL) {
     rc = mst_remote_start(Rf_translateCharUTF8(STRING_ELT(name, 0)),
-                          session->loop, session->prints, &spawn, &how,
-                          mst_clock_now() + ffi_ns(REAL(times_s)[0]),
+                          session->loop, session->prints, &spawn, &relay,
+                          mst_clock_now() + ffi_ns(REAL(how)[0]),
                           &owned->remote, &err);
   }
   if (rc != 0) {
@@ -104,9 +103,11 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
-  owned->remote->waits = REAL(times_s)[2] == 1;
-  owned->told = owned->leaves = 0;
-  owned->cluster = 0;
+  owned->remote->waits = REAL(how)[2] > 0;
+  owned->cluster = owned->link = 0;
+  owned->site = (uint32_t)Rf_asInteger(site);
+  const struct mst_site *asks = ffi_site_of(owned->site, &owned->cluster);
+  if (asks != NULL) owned->link = asks->link;
   owned->next = remotes;
   remotes = owned;
   R_SetExternalPtrAddr(pointer, owned->remote);
@@ -136,43 +137,38 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
   return Rf_ScalarLogical(is == 1);
 }
 
-static int has_leaving(void) {
-  const struct owned_remote *at = remotes;
-  while (at != NULL && (at->leaves || !at->remote->leaves))
-    at = at->next;
-  return at != NULL;
-}
-
-int ffi_remotes_have_news(const struct mst_session *session) {
-  const int64_t now_ns = mst_clock_now();
-  if (now_ns >= due_ns || mst_session_woken(session) || has_leaving()) return 1;
-  if (!mst_session_waits(session)) return 0;
-  if (now_ns >= look_ns) return 1;
-  const struct owned_remote *at = remotes;
-  while (at != NULL && mst_remote_is(at->remote, NULL) == at->told)
-    at = at->next;
-  return at != NULL;
-}
-
-void ffi_remotes_told(void) {
-  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
-    at->told = mst_remote_is(at->remote, NULL);
-  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
-    at->leaves = at->remote->leaves;
-  look_ns = mst_clock_now() + MST_NS_PER_S;
-  due_ns = INT64_MAX;
-}
-
-// ffi_remote_leaves tells whether the host process was told to end.
-SEXP ffi_remote_leaves(SEXP pointer) {
+uint32_t ffi_remote_number(SEXP pointer, uint32_t *link) {
   const struct mst_remote *remote = ffi_remote_of(pointer);
-  return Rf_ScalarLogical(remote != NULL && remote->leaves);
+  const struct owned_remote *at = remotes;
+  while (at != NULL && at->remote != remote)
+    at = at->next;
+  *link = at == NULL ? 0 : at->link;
+  return at == NULL ? 0 : at->site;
 }
 
-// ffi_remotes_look sets when R code looks at links again, whatever happens.
-SEXP ffi_remotes_look(SEXP after_s) {
-  due_ns = ffi_deadline(after_s);
-  return R_NilValue;
+// is_left tells whether its site, if there is one, has no use for a link any more.
+static int is_left(const struct owned_remote *owned,
+                   const struct mst_site *site) {
+  return site == NULL || site->link != owned->link || site->left == owned->link;
+}
+
+int ffi_remotes_tell(void) {
+  int over = 0;
+  forget_parents();
+  for (const struct owned_remote *at = remotes; at != NULL; at = at->next) {
+    struct mst_site *site = ffi_site_of(at->site, NULL);
+    const int is = mst_remote_is(at->remote, NULL);
+    const int64_t now_ns = mst_clock_now();
+    if (is_left(at, site)) {
+      over |= is < 0;
+      continue;
+    }
+    if (is == 1) (void)mst_site_tell(site, MST_SITE_LINKED, 0, now_ns);
+    if (is < 0) (void)mst_site_tell(site, MST_SITE_ENDED, 0, now_ns);
+    if (is == 1 && at->remote->leaves && !site->leaves)
+      (void)mst_site_tell(site, MST_SITE_LEAVES, 0, now_ns);
+  }
+  return over;
 }
 
 static SEXP skipped_text(const struct mst_remote *remote) {
@@ -193,11 +189,12 @@ static const char *why_of(int is) {
                                : "closed";
 }
 
-// ffi_remote_state describes a link: NULL once it was ended. why: it is over, "" while it isn't.
+// ffi_remote_state describes a link: NULL once it was ended. why: it has ended, "" while it hasn't.
+// left: nobody needs it.
 SEXP ffi_remote_state(SEXP pointer) {
-  static const char *const names[] = {"state", "facts",  "why",
-                                      "error", "output", "skipped",
-                                      "pid",   "how",    "number"};
+  static const char *const names[] = {"state",  "facts",   "why", "error",
+                                      "output", "skipped", "pid", "how",
+                                      "number", "left"};
   struct mst_remote *remote = ffi_remote_of(pointer);
   if (remote == NULL) return R_NilValue;
   ffi_run_slice(ffi_session(), 0);
@@ -205,7 +202,13 @@ SEXP ffi_remote_state(SEXP pointer) {
   mst_err_clear(&err);
   const int is = mst_remote_is(remote, &err);
   if (is < 0) (void)mst_remote_reap(remote);
-  SEXP list = PROTECT(ffi_list(9, names));
+  const struct owned_remote *owned = remotes;
+  while (owned != NULL && owned->remote != remote)
+    owned = owned->next;
+  const int left =
+      owned == NULL || is_left(owned, ffi_site_of(owned->site, NULL));
+  SEXP list = PROTECT(ffi_list(10, names));
+  SET_VECTOR_ELT(list, 9, Rf_ScalarLogical(left));
   SET_VECTOR_ELT(list, 0,
                  Rf_mkString(is < 0 ? "gone"
                              : is   ? "up"

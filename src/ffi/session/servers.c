@@ -13,6 +13,8 @@
 struct owned_server {
   struct owned_server *next;
   struct mst_server *server;
+  uint32_t site; // the number of the one that waits until it has booted, or 0
+  uint32_t link; // over which
 };
 
 static struct owned_server *servers;
@@ -92,6 +94,7 @@ static SEXP own(SEXP pointer,
     free(owned);
     return ffi_error_list(&err);
   }
+  owned->site = owned->link = 0;
   owned->next = servers;
   servers = owned;
   R_SetExternalPtrAddr(pointer, owned->server);
@@ -146,8 +149,21 @@ SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup) {
   one.blobs[1] = ffi_blob_of(order);
   ffi_unhold(one.blobs[0]);
   SEXP owned = own(pointer, start_there, &one, one.blobs);
+  if (owned == pointer)
+    servers->site = ffi_remote_number(remote, &servers->link);
   UNPROTECT(1);
   return owned;
+}
+
+void ffi_servers_tell(void) {
+  forget_parents();
+  for (struct owned_server *at = servers; at != NULL; at = at->next) {
+    if (at->site == 0 || at->server->state == MST_SERVER_BOOTING) continue;
+    struct mst_site *site = ffi_site_of(at->site, NULL);
+    if (site != NULL && site->link == at->link)
+      (void)mst_site_tell(site, MST_SITE_BOOTED, 0, mst_clock_now());
+    at->site = 0;
+  }
 }
 
 static int is_over(const struct mst_server *server) {

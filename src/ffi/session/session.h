@@ -131,11 +131,13 @@ SEXP ffi_why(enum mst_why why, char *const *text);
 
 // ffi_remote_of gives the host of a pointer, NULL if it is ended, or another process's.
 struct mst_remote *ffi_remote_of(SEXP pointer);
-// ffi_remotes_have_news tells whether R code should look at links: it is the time that it has set,
-// or a group waits, and a link is up or gone since it last looked, or a second has passed.
-// ffi_remotes_told: it looks.
-int ffi_remotes_have_news(const struct mst_session *session);
-void ffi_remotes_told(void);
+// ffi_remote_number gives the number of the site that a link is for, *link which of its links it
+// is; 0: it is for no site, or was ended.
+uint32_t ffi_remote_number(SEXP pointer, uint32_t *link);
+// ffi_remotes_tell tells sites what has happened to their links; 1 if R code has to clean up after
+// one that workers have left. ffi_servers_tell tells them which fork servers have booted.
+int ffi_remotes_tell(void);
+void ffi_servers_tell(void);
 // ffi_remotes_abandon closes the links that are for a cluster, which nobody refers to any more.
 // Doesn't wait. Others end when R code ends them.
 void ffi_remotes_abandon(uint32_t cluster);
@@ -143,6 +145,15 @@ void ffi_remotes_abandon(uint32_t cluster);
 // the processes, until the deadline.
 void ffi_remotes_end(int64_t deadline_ns);
 void ffi_servers_end(int64_t deadline_ns);
+
+// ---- sites.c, tend.c: where groups are launched
+
+// ffi_site_begun gives the site with this number, of a cluster that is about to start; NULL if
+// there is none. ffi_site_of finds it also in clusters; *cluster, if not NULL: its id, or 0.
+struct mst_site *ffi_site_begun(uint32_t number);
+struct mst_site *ffi_site_of(uint32_t number, uint32_t *cluster);
+// ffi_sites_have_news tells whether R code has something to do for a site of a cluster.
+int ffi_sites_have_news(const struct mst_session *session);
 
 // ---- line.c: the progress line
 
@@ -158,15 +169,19 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
 SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
-SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays);
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site);
 SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP names, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
-SEXP ffi_remote_leaves(SEXP pointer);
 SEXP ffi_remote_owner(SEXP remote, SEXP id);
-SEXP ffi_remotes_look(SEXP after_s);
 SEXP ffi_remote_end(SEXP remote);
+SEXP ffi_site_new(SEXP number, SEXP terms);
+SEXP ffi_site_tell(SEXP at, SEXP fact, SEXP value);
+SEXP ffi_sites_next(SEXP numbers);
+SEXP ffi_sites_drop(SEXP numbers);
+SEXP ffi_sites_retry(SEXP id);
+SEXP ffi_site_same(SEXP at);
 SEXP ffi_session_end(SEXP timeout_s, SEXP leave_s);
 SEXP ffi_session_failure(void);
 SEXP ffi_session_assert(void);
@@ -174,18 +189,14 @@ SEXP ffi_session_tempdirs(void);
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like, SEXP bare);
 SEXP ffi_nodes_ready(SEXP nodes);
-SEXP ffi_cluster_await(SEXP id, SEXP group);
-SEXP ffi_cluster_move(SEXP id, SEXP group, SEXP link);
-SEXP ffi_cluster_scale(SEXP id, SEXP scales, SEXP idle_s);
+SEXP ffi_cluster_scale(SEXP id, SEXP idle_s);
 SEXP ffi_cluster_keep(SEXP id, SEXP groups, SEXP more);
 SEXP ffi_nodes_groups(SEXP nodes);
 SEXP ffi_cluster_wakes(SEXP id);
-SEXP ffi_cluster_woken(SEXP id);
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server, SEXP setup);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_nodes_share_host(SEXP nodes);
 SEXP ffi_cluster_ids(void);
-SEXP ffi_cluster_orphan(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
 SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain);
