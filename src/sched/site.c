@@ -6,6 +6,10 @@
 #define NEVER INT64_MAX
 // The first pause after which a host is asked for again.
 #define PAUSE_NS MST_NS_PER_S
+// A host that stays for less than this is asked for again after a pause, from the second in a row
+// on, up to that: each command may be a login, or a job.
+#define STAYS_NS (10 * MST_NS_PER_S)
+#define PAUSE_MOST_NS (30 * MST_NS_PER_S)
 // The queue is looked at after a tenth of the time for which a command has waited, within these.
 #define LOOK_LEAST_NS MST_NS_PER_S
 #define LOOK_MOST_NS (30 * MST_NS_PER_S)
@@ -59,10 +63,19 @@ static void try_anew(struct mst_site *site) {
   site->paused_ns = 0;
 }
 
-// ask_anew: work needs a host, or there was one.
+// ask_anew: work needs a host.
 static void ask_anew(struct mst_site *site, int64_t now_ns) {
   try_anew(site);
   ask_at(site, now_ns);
+}
+
+// ask_again: there was a host.
+static void ask_again(struct mst_site *site, int64_t now_ns) {
+  const int stayed = now_ns - site->came_ns >= STAYS_NS;
+  const int64_t pause_ns = stayed ? 0 : site->short_ns;
+  const int64_t next_ns = pause_ns == 0 ? PAUSE_NS : 2 * pause_ns;
+  site->short_ns = stayed ? 0 : within(next_ns, PAUSE_NS, PAUSE_MOST_NS);
+  ask_anew(site, after(now_ns, pause_ns));
 }
 
 static void boot(struct mst_site *site, enum mst_site_is is) {
@@ -73,7 +86,7 @@ static void boot(struct mst_site *site, enum mst_site_is is) {
 static void leave(struct mst_site *site, int64_t left_ns, int64_t now_ns) {
   site->left = site->link;
   site->left_ns = left_ns;
-  ask_anew(site, now_ns);
+  ask_again(site, now_ns);
   add(site, MST_SITE_SAY_LEAVES);
 }
 
@@ -101,14 +114,16 @@ void mst_site_init(struct mst_site *site, const struct mst_site_terms *terms,
   if (is == MST_SITE_PAUSED) site->ask_ns = now_ns;
   if (is != MST_SITE_UP || !terms->far) return;
   site->link = site->linked = 1;
+  site->came_ns = now_ns;
   watch_limit(site, now_ns);
 }
 
 // ---- facts
 
-static void linked(struct mst_site *site) {
+static void linked(struct mst_site *site, int64_t now_ns) {
   if (site->is != MST_SITE_ASKED || site->ends) return;
   site->linked = 1;
+  site->came_ns = now_ns;
   boot(site, MST_SITE_BOOTING);
 }
 
@@ -123,7 +138,7 @@ static void give_why(struct mst_site *site, enum mst_site_why why) {
 }
 
 static void lose_host(struct mst_site *site, int64_t now_ns) {
-  ask_anew(site, now_ns);
+  ask_again(site, now_ns);
   add(site, MST_SITE_SAY_GONE);
 }
 
@@ -279,7 +294,7 @@ enum mst_site_end mst_site_tell(struct mst_site *site, enum mst_site_fact fact,
                                 int64_t value, int64_t now_ns) {
   switch (fact) {
   case MST_SITE_LINKED:
-    linked(site);
+    linked(site, now_ns);
     break;
   case MST_SITE_ENDED:
     ended(site, now_ns);

@@ -39,6 +39,9 @@
 // Workers leave a host that was told to end, or that reaches its time limit within a margin: a
 // tenth of the time that it had when it was first asked, ten seconds at least and a minute at most.
 //
+// A host that was there is asked for again at once; if it stays for less than ten seconds, twice in
+// a row or more, after pauses that double, from one second to thirty.
+//
 // If FAILED: a host is asked for again if there was one before, or work needs one: after pauses
 // that double, together as long as a host may take to start; but not if it would fail the same way.
 // A host that never came, and a fork server that can't be replaced, are LOST at once. If the
@@ -131,6 +134,8 @@ struct mst_site {
   int64_t ask_ns;    // PAUSED: when to ask
   int64_t pause_ns;  // the next pause
   int64_t paused_ns; // all pauses so far
+  int64_t short_ns;  // the next pause if the host doesn't stay for long
+  int64_t came_ns;   // when it came
   int64_t asked_ns;  // when its command began
   int64_t
       runs_ns; // since when it has run; INT64_MAX: it waits, or nobody knows

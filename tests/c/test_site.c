@@ -128,6 +128,32 @@ TEST("A host that is up from the start has a link, which may end") {
   CHECK_INT(site.link, 2);
 }
 
+TEST("A host that goes away again and again is asked for after pauses") {
+  static const int64_t pauses_s[] = {1, 2, 4, 8, 16, 30, 30};
+  be_up(&far_terms);
+  lose_host();
+  ask(); // at once, the first time
+  for (size_t i = 0; i < sizeof pauses_s / sizeof pauses_s[0]; i++) {
+    come();
+    now_ns += 10 * S - 1;
+    if (i % 2 == 0) {
+      lose_host();
+    } else {
+      tell(MST_SITE_LEAVES);
+      gives(MST_SITE_SAY_LEAVES);
+    }
+    CHECK_INT(site.is, MST_SITE_PAUSED);
+    gives_at(now_ns + pauses_s[i] * S, MST_SITE_ASK);
+  }
+  // One that stays for ten seconds is as good as any.
+  for (int i = 0; i < 2; i++) {
+    come();
+    now_ns += i == 0 ? 10 * S : S;
+    lose_host();
+    ask();
+  }
+}
+
 // ---- failures
 
 TEST("Pauses double until they are as long together as a start may take") {
@@ -166,6 +192,7 @@ TEST("A sum of pauses that is just as long as a start may take is allowed") {
 TEST("A host that came ends the row of pauses") {
   be_up(&far_terms);
   for (int i = 0; i < 10; i++) {
+    now_ns += 10 * S;
     lose_host();
     ask();
     CHECK_INT(fail_asked(0), MST_SITE_GOES_ON);

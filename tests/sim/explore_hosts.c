@@ -29,15 +29,21 @@ static void tell(struct ex *ex, uint32_t worker, enum mst_site_fact fact,
   (void)mst_site_tell(site_of(ex, worker), fact, value, ex->now_ns);
 }
 
+// ex_host_comes: once its pause is over, for which the worker alone waits.
 void ex_host_comes(struct ex *ex, uint32_t worker, int lasts) {
+  struct mst_site *site = site_of(ex, worker);
+  const int paused = site->is == MST_SITE_PAUSED && site->ask_ns > ex->now_ns;
+  const int64_t at_ns = paused ? site->ask_ns : ex->now_ns;
   enum mst_site_do what;
-  while (mst_site_next(site_of(ex, worker), &what, ex->now_ns) == 1) {
+  while (mst_site_next(site, &what, at_ns) == 1) {
     if (what == MST_SITE_ASK && lasts) {
-      tell(ex, worker, MST_SITE_FAILED, 1);
+      (void)mst_site_tell(site, MST_SITE_FAILED, 1, at_ns);
       break;
     }
-    if (what == MST_SITE_ASK) tell(ex, worker, MST_SITE_LINKED, 0);
-    if (what == MST_SITE_SERVE) tell(ex, worker, MST_SITE_SERVED, 0);
+    if (what == MST_SITE_ASK)
+      (void)mst_site_tell(site, MST_SITE_LINKED, 0, at_ns);
+    if (what == MST_SITE_SERVE)
+      (void)mst_site_tell(site, MST_SITE_SERVED, 0, at_ns);
   }
   ex_saw(lasts ? EX_SAW_host_lost : EX_SAW_host_came);
 }

@@ -29,6 +29,8 @@ struct site_book {
   uint8_t told;      // the host was told to end
   uint8_t waited;    // its command has waited
   uint32_t pauses;   // since work began to need a host
+  uint32_t shorts;   // hosts in a row that stayed for less than ten seconds
+  int64_t came_ns;   // when the last one came
   uint32_t link, left;
   int64_t asked_ns, runs_ns, margin_ns, left_ns;
   int64_t due_ns[MST_SITE_DO_COUNT]; // when each thing is due

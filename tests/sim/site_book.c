@@ -67,15 +67,25 @@ static void need_server(struct site_book *book, int first, int64_t now_ns) {
   book->due_ns[MST_SITE_SERVE] = now_ns;
 }
 
+// need_another: there was a host. It is asked for at once, but for one that keeps going away.
+static void need_another(struct site_book *book, int64_t now_ns) {
+  static const int64_t pauses_s[] = {0, 1, 2, 4, 8, 16, 30};
+  const uint32_t most = sizeof pauses_s / sizeof pauses_s[0] - 1;
+  if (now_ns >= book->came_ns + 10 * S) book->shorts = 0;
+  const int64_t pause_ns = pauses_s[book->shorts] * S;
+  need_host(book, now_ns + pause_ns);
+  if (now_ns < book->came_ns + 10 * S && book->shorts < most) book->shorts++;
+}
+
 static void lose_host(struct site_book *book, int64_t now_ns) {
-  need_host(book, now_ns);
+  need_another(book, now_ns);
   book->due_ns[MST_SITE_SAY_GONE] = now_ns;
 }
 
 static void leave(struct site_book *book, int64_t left_ns, int64_t now_ns) {
   book->left = book->link;
   book->left_ns = left_ns;
-  need_host(book, now_ns);
+  need_another(book, now_ns);
   book->due_ns[MST_SITE_SAY_LEAVES] = now_ns;
 }
 
@@ -91,6 +101,7 @@ void site_book_init(struct site_book *book, const struct mst_site_terms *terms,
   book->server = SITE_SERVES;
   if (!terms->far) return;
   book->has = SITE_LINK;
+  book->came_ns = now_ns;
   book->link = 1;
   watch_limit(book, now_ns);
 }
@@ -279,6 +290,7 @@ const char *site_book_tell(struct site_book *book, enum mst_site_fact fact,
   case MST_SITE_LINKED:
     if (book->has != SITE_COMMAND || book->why) break;
     book->has = SITE_LINK;
+    book->came_ns = now_ns;
     need_server(book, 1, now_ns);
     break;
   case MST_SITE_ENDED:
