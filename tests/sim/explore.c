@@ -19,6 +19,7 @@
 
 #include "base/mst_assert.h"
 #include "explore.h"
+#include "seen.h"
 
 #define PRINTED_MAX 10u
 
@@ -40,8 +41,7 @@ struct search {
   uint32_t count, room;
   struct ex_event *list; // events of all nodes
   uint32_t list_count, list_room;
-  uint64_t *table; // hashes of states, 0: empty
-  uint32_t table_size;
+  struct seen seen;  // their hashes
   uint64_t steps;    // events tried
   uint32_t verdicts; // states in which nothing happened by itself
   uint32_t deepest;
@@ -171,35 +171,6 @@ static void *grown(void *list, size_t count, size_t size) {
   return more;
 }
 
-static uint64_t *slot_of(uint64_t *table, uint32_t size, uint64_t hash) {
-  uint32_t at = (uint32_t)hash & (size - 1);
-  while (table[at] != 0 && table[at] != hash)
-    at = (at + 1) & (size - 1);
-  return &table[at];
-}
-
-static void grow_table(struct search *search) {
-  const uint32_t size = search->table_size == 0 ? 1024 : 2 * search->table_size;
-  uint64_t *table = grown(NULL, size, sizeof *table);
-  memset(table, 0, size * sizeof *table);
-  for (uint32_t i = 0; i < search->table_size; i++) {
-    const uint64_t hash = search->table[i];
-    if (hash != 0) *slot_of(table, size, hash) = hash;
-  }
-  free(search->table);
-  search->table = table;
-  search->table_size = size;
-}
-
-// note adds a state's hash: 1 if it is new.
-static int note(struct search *search, uint64_t hash) {
-  if (2 * search->count >= search->table_size) grow_table(search);
-  uint64_t *slot = slot_of(search->table, search->table_size, hash);
-  if (*slot == hash) return 0;
-  *slot = hash;
-  return 1;
-}
-
 struct sight_of_state {
   uint64_t hash;
   struct ex_event events[EX_EVENTS_MAX];
@@ -282,7 +253,7 @@ static int expand(struct search *search, uint32_t at) {
     search->steps++;
     if (!run(search->world, 0, look_at_state, &there)) return failed(search);
     if (event.what < EX_MISHAPS && there.hash != here.hash) goes_on = 1;
-    if (note(search, there.hash)) add_node(search, at, &there);
+    if (seen_add(&search->seen, there.hash)) add_node(search, at, &there);
   }
   return goes_on || judge(search, at);
 }
@@ -292,7 +263,7 @@ static void explore(struct search *search) {
   world_at_work = search->world;
   path_len = 0;
   if (run(search->world, 0, look_at_state, &start)) {
-    (void)note(search, start.hash);
+    (void)seen_add(&search->seen, start.hash);
     add_node(search, 0, &start);
   } else {
     (void)failed(search);
@@ -341,7 +312,7 @@ static void explore_world(uint32_t world) {
   failures += search.failed != 0;
   free(search.nodes);
   free(search.list);
-  free(search.table);
+  free(search.seen.table);
 }
 
 static int explore_until_failure(void) {

@@ -4,6 +4,7 @@
 // A site is plain memory, so a state is kept as it is; times are hashed by their distance from now.
 // Time moves only to when something is due, or far beyond that. The book judges each step, and from
 // each state all must come to rest if nothing more goes wrong.
+#include "seen.h"
 #include "site.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@
 #define CALM_STEPS_MAX 200u
 #define WAY_MAX 200u
 // More mean that a time is hashed which has no bound.
-#define STATES_MAX 300000u
+#define STATES_MAX 3000000u
 
 // Those from MISHAPS on are counted.
 enum what {
@@ -427,6 +428,11 @@ static void mix_place(uint64_t *hash, const struct place *place,
   if (waits) mix(hash, site->paused_ns);
   if (waits) mix(hash, site->pause_ns);
   if (!waits) mix(hash, site->margin_ns);
+  mix(hash, site->short_ns);
+  if (site->linked) {
+    const int64_t stayed_ns = now_ns - site->came_ns;
+    mix(hash, stayed_ns < 10 * S ? stayed_ns : -1);
+  }
   if (site->todo >> MST_SITE_SAY_LEAVES & 1u) mix(hash, site->left_ns);
   if (asked && site->terms.queued) {
     mix(hash, site->waited);
@@ -474,8 +480,7 @@ static void begin(struct state *state) {
 struct search {
   struct node *nodes;
   uint32_t count, room;
-  uint64_t *table; // hashes of states, 0: empty
-  uint32_t table_size;
+  struct seen seen; // their hashes
   uint64_t steps;
 };
 
@@ -486,34 +491,11 @@ static void *grown(void *list, size_t count, size_t size) {
   exit(2);
 }
 
-static uint64_t *slot_of(uint64_t *table, uint32_t size, uint64_t hash) {
-  uint32_t at = (uint32_t)hash & (size - 1);
-  while (table[at] != 0 && table[at] != hash)
-    at = (at + 1) & (size - 1);
-  return &table[at];
-}
-
-static void grow_table(struct search *search) {
-  const uint32_t size = search->table_size == 0 ? 1024 : 2 * search->table_size;
-  uint64_t *table = grown(NULL, size, sizeof *table);
-  memset(table, 0, size * sizeof *table);
-  for (uint32_t i = 0; i < search->table_size; i++) {
-    if (search->table[i] != 0)
-      *slot_of(table, size, search->table[i]) = search->table[i];
-  }
-  free(search->table);
-  search->table = table;
-  search->table_size = size;
-}
-
 // add keeps a state that is new.
 static void add(struct search *search, const struct state *state,
                 uint32_t parent, struct event event) {
   const uint64_t hash = hash_of(state);
-  if (2 * search->count >= search->table_size) grow_table(search);
-  uint64_t *slot = slot_of(search->table, search->table_size, hash);
-  if (*slot == hash) return;
-  *slot = hash;
+  if (!seen_add(&search->seen, hash)) return;
   if (search->count == search->room) {
     search->room = search->room == 0 ? 1024 : 2 * search->room;
     search->nodes = grown(search->nodes, search->room, sizeof *search->nodes);
@@ -563,7 +545,7 @@ static int search_world(void) {
       (unsigned)(world - worlds), world->name, search.count, search.steps);
   (void)fflush(stdout);
   free(search.nodes);
-  free(search.table);
+  free(search.seen.table);
   return wrong != NULL;
 }
 
