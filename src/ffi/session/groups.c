@@ -1,18 +1,10 @@
 // Groups of clusters, for the R code that gets them hosts and fork servers.
 #include "ffi/session/session.h"
 
-static struct mst_cluster *cluster_of(SEXP id) {
-  const struct mst_session *session = ffi_session_or_null();
-  struct mst_cluster *at = session == NULL ? NULL : session->clusters;
-  while (at != NULL && at->id != (uint32_t)Rf_asInteger(id))
-    at = at->next;
-  return at;
-}
-
 // group_of finds a group (from 1) of the cluster with this id; NULL if there is none any more.
 static struct mst_group *group_of(SEXP id, SEXP group,
                                   struct mst_cluster **cluster) {
-  struct mst_cluster *at = cluster_of(id);
+  struct mst_cluster *at = ffi_cluster_with((uint32_t)Rf_asInteger(id));
   const uint32_t g = (uint32_t)Rf_asInteger(group) - 1u;
   *cluster = at;
   return at == NULL || g >= at->group_count ? NULL : &at->groups[g];
@@ -21,7 +13,7 @@ static struct mst_group *group_of(SEXP id, SEXP group,
 // ffi_cluster_scale has a cluster let hosts go after idle_s. FALSE if memory is short, or there is
 // no such cluster any more.
 SEXP ffi_cluster_scale(SEXP id, SEXP idle_s) {
-  struct mst_cluster *cluster = cluster_of(id);
+  struct mst_cluster *cluster = ffi_cluster_with((uint32_t)Rf_asInteger(id));
   const double s = Rf_asReal(idle_s);
   return Rf_ScalarLogical(
       cluster != NULL &&
@@ -44,7 +36,7 @@ SEXP ffi_nodes_groups(SEXP nodes) {
 
 // ffi_cluster_keep counts for groups (from 1) what their hosts have to be there for: 1 more, or -1.
 SEXP ffi_cluster_keep(SEXP id, SEXP groups, SEXP more) {
-  struct mst_cluster *cluster = cluster_of(id);
+  struct mst_cluster *cluster = ffi_cluster_with((uint32_t)Rf_asInteger(id));
   for (R_xlen_t i = 0; cluster != NULL && i < Rf_xlength(groups); i++)
     mst_cluster_keep(cluster, (uint32_t)INTEGER(groups)[i] - 1u,
                      Rf_asInteger(more));
@@ -53,7 +45,7 @@ SEXP ffi_cluster_keep(SEXP id, SEXP groups, SEXP more) {
 
 // ffi_cluster_wakes looks now what a cluster needs: TRUE if R code is to ask for hosts.
 SEXP ffi_cluster_wakes(SEXP id) {
-  struct mst_cluster *cluster = cluster_of(id);
+  struct mst_cluster *cluster = ffi_cluster_with((uint32_t)Rf_asInteger(id));
   return Rf_ScalarLogical(cluster != NULL && mst_cluster_wakes(cluster));
 }
 

@@ -237,6 +237,18 @@ SEXP ffi_session_tempdirs(void) {
   return paths;
 }
 
+struct mst_cluster *ffi_clusters(void) {
+  const struct mst_session *session = ffi_session_or_null();
+  return session == NULL ? NULL : session->clusters;
+}
+
+struct mst_cluster *ffi_cluster_with(uint32_t id) {
+  struct mst_cluster *at = ffi_clusters();
+  while (at != NULL && at->id != id)
+    at = at->next;
+  return at;
+}
+
 void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
   *spawn = (struct mst_spawn){.file = Rf_translateChar(STRING_ELT(file, 0)),
                               .argv = ffi_strings(argv),

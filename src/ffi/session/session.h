@@ -14,6 +14,10 @@
 struct mst_session *ffi_session(void);
 // ffi_session_or_null gives the session only if this process has opened one.
 struct mst_session *ffi_session_or_null(void);
+// ffi_clusters gives the first of the session's clusters, ffi_cluster_with the one with this id;
+// NULL if there is none.
+struct mst_cluster *ffi_clusters(void);
+struct mst_cluster *ffi_cluster_with(uint32_t id);
 // ffi_session_close closes the session, whose clusters and servers have ended, once R has left
 // muster's entry points, unless ffi_session is called before.
 void ffi_session_close(void);

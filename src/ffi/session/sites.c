@@ -27,21 +27,14 @@ struct mst_site *ffi_site_begun(uint32_t number) {
   return at == NULL || number == 0 ? NULL : &at->site;
 }
 
-static struct mst_cluster *clusters(void) {
-  const struct mst_session *session = ffi_session_or_null();
-  return session == NULL ? NULL : session->clusters;
-}
-
 // found keeps where each number was found last: cluster's id and place. With many hosts, a search
 // for each would cost more than an answer.
 #define FOUND 1024u
 static struct found { uint32_t number, id, at; } found[FOUND];
 
 static struct mst_site *look_up(const struct found *last, uint32_t number) {
-  const struct mst_cluster *at = clusters();
   if (last->number != number) return NULL;
-  while (at != NULL && at->id != last->id)
-    at = at->next;
+  const struct mst_cluster *at = ffi_cluster_with(last->id);
   return at == NULL || last->at >= at->calls.site_count ||
                  at->calls.sites[last->at].number != number
              ? NULL
@@ -53,7 +46,7 @@ struct mst_site *ffi_site_of(uint32_t number, uint32_t *id) {
   struct mst_site *known = number == 0 ? NULL : look_up(last, number);
   if (id != NULL) *id = known == NULL ? 0 : last->id;
   if (known != NULL) return known;
-  for (const struct mst_cluster *at = clusters(); number != 0 && at != NULL;
+  for (const struct mst_cluster *at = ffi_clusters(); number != 0 && at != NULL;
        at = at->next) {
     for (uint32_t g = 0; g < at->calls.site_count; g++) {
       if (at->calls.sites[g].number != number) continue;

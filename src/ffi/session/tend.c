@@ -9,21 +9,12 @@
 #include "base/mst_clock.h"
 #include "ffi/session/session.h"
 
-static struct mst_cluster *clusters(void) {
-  const struct mst_session *session = ffi_session_or_null();
-  return session == NULL ? NULL : session->clusters;
-}
-
 // site_at finds a site by its name; *cluster: whose it is, or NULL.
 static struct mst_site *site_at(SEXP at, struct mst_cluster **cluster) {
   const int *name = INTEGER(at);
-  *cluster = clusters();
-  if (name[1] == 0) {
-    *cluster = NULL;
-    return ffi_site_begun((uint32_t)name[0]);
-  }
-  while (*cluster != NULL && (*cluster)->id != (uint32_t)name[1])
-    *cluster = (*cluster)->next;
+  *cluster = NULL;
+  if (name[1] == 0) return ffi_site_begun((uint32_t)name[0]);
+  *cluster = ffi_cluster_with((uint32_t)name[1]);
   const uint32_t g = (uint32_t)name[2] - 1u;
   return *cluster == NULL || g >= (*cluster)->calls.site_count
              ? NULL
@@ -44,9 +35,9 @@ SEXP ffi_site_tell(SEXP at, SEXP fact, SEXP value) {
   const int64_t number = is != MST_SITE_LEFT_NS ? (int64_t)x
                          : x < 1e9              ? ffi_ns(x)
                                                 : INT64_MAX;
-  const enum mst_site_end end =
-      mst_site_tell(site, is, number, mst_clock_now());
-  if (cluster != NULL) mst_cluster_look_at_sites(cluster);
+  const int64_t now_ns = mst_clock_now();
+  const enum mst_site_end end = mst_site_tell(site, is, number, now_ns);
+  if (cluster != NULL) mst_cluster_look_at_sites(cluster, now_ns);
   return Rf_ScalarInteger((int)end);
 }
 
@@ -62,12 +53,10 @@ SEXP ffi_site_same(SEXP at) {
 
 // ffi_sites_retry has the sites of a cluster that were given up try again.
 SEXP ffi_sites_retry(SEXP id) {
-  for (struct mst_cluster *at = clusters(); at != NULL; at = at->next) {
-    if (at->id != (uint32_t)Rf_asInteger(id)) continue;
-    for (uint32_t g = 0; g < at->calls.site_count; g++)
-      (void)mst_site_tell(&at->calls.sites[g], MST_SITE_RETRY, 0,
-                          mst_clock_now());
-  }
+  struct mst_cluster *at = ffi_cluster_with((uint32_t)Rf_asInteger(id));
+  for (uint32_t g = 0; at != NULL && g < at->calls.site_count; g++)
+    (void)mst_site_tell(&at->calls.sites[g], MST_SITE_RETRY, 0,
+                        mst_clock_now());
   return R_NilValue;
 }
 
@@ -80,6 +69,7 @@ struct due {
   int *at, *states;
   double *values;
   R_xlen_t n, most;
+  int64_t now_ns;
 };
 
 static int lasts(const struct mst_cluster *cluster) {
@@ -96,7 +86,8 @@ static void each(SEXP numbers, struct due *due,
     if (site != NULL) visit(due, site, 0, 0);
   }
   if (numbers != R_NilValue) return;
-  for (const struct mst_cluster *at = clusters(); at != NULL; at = at->next) {
+  for (const struct mst_cluster *at = ffi_clusters(); at != NULL;
+       at = at->next) {
     for (uint32_t g = 0; lasts(at) && g < at->calls.site_count; g++)
       visit(due, &at->calls.sites[g], (int)at->id, (int)g + 1);
   }
@@ -106,14 +97,14 @@ static void find_first(struct due *due, struct mst_site *site, int id,
                        int group) {
   (void)id;
   (void)group;
-  const enum mst_site_do what = mst_site_first(site, mst_clock_now());
+  const enum mst_site_do what = mst_site_first(site, due->now_ns);
   if (what < due->what) due->what = what;
   due->n++;
 }
 
 static void take(struct due *due, struct mst_site *site, int id, int group) {
-  if (due->what == MST_SITE_LOOK) mst_site_look_too(site, mst_clock_now());
-  enum mst_site_do what = mst_site_first(site, mst_clock_now());
+  if (due->what == MST_SITE_LOOK) mst_site_look_too(site, due->now_ns);
+  enum mst_site_do what = mst_site_first(site, due->now_ns);
   if (what != due->what || due->n == due->most) return;
   const R_xlen_t n = due->n++;
   due->states[n] = (int)site->is;
@@ -121,7 +112,7 @@ static void take(struct due *due, struct mst_site *site, int id, int group) {
                    : what == MST_SITE_SAY_LEAVES
                        ? (double)site->left_ns / MST_NS_PER_S
                        : 0;
-  (void)mst_site_next(site, &what, mst_clock_now());
+  (void)mst_site_next(site, &what, due->now_ns);
   const int name[] = {(int)site->number, id, group, (int)site->link,
                       (int)site->is};
   memcpy(&due->at[5 * n], name, sizeof name);
@@ -136,6 +127,7 @@ SEXP ffi_sites_next(SEXP numbers) {
   struct due due = {.what = MST_SITE_DO_COUNT};
   (void)ffi_remotes_tell();
   ffi_servers_tell();
+  due.now_ns = mst_clock_now();
   each(numbers, &due, find_first);
   if (due.what == MST_SITE_DO_COUNT) return R_NilValue;
   due.most = due.n;
@@ -159,7 +151,8 @@ static void note_due(struct due *due, struct mst_site *site, int id,
                      int group) {
   (void)id;
   (void)group;
-  due->n += mst_site_due_ns(site) <= mst_clock_now();
+  const int64_t due_ns = mst_site_due_ns(site);
+  due->n += due_ns != INT64_MAX && due_ns <= mst_clock_now();
 }
 
 int ffi_sites_have_news(const struct mst_session *session) {
