@@ -276,7 +276,7 @@
 #' preloaded. docs/FORKED-PACKAGES.md in the sources lists the packages and versions that were
 #' examined.
 #' @section Cost:
-#' One process for each worker and three file descriptors of the session. A forked
+#' One process for each worker and, on this machine, three file descriptors of the session. A forked
 #' worker takes 5 to 7 MB at first; a full garbage collection in it writes to most
 #' of R's heap and ends the sharing (about 40 MB with the default packages). A
 #' spawned one takes about 40 MB from the start.
@@ -384,8 +384,8 @@ check_core_limit <- function(workers, call) {
   }
 }
 
-# Whether there is room for the workers of all groups. One behind a link takes twice as many
-# descriptors; a host that isn't reached yet may decide how many it has.
+# Whether there is room for the workers of all groups. Those behind a link take no descriptors, but
+# the link does; a host that isn't reached yet may decide how many it has.
 check_room <- function(plans, call) {
   count <- vapply(plans, function(plan) max(1L, plan$workers), 0L)
   far <- vapply(plans, function(plan) !is.null(plan$host), NA)
@@ -395,7 +395,7 @@ check_room <- function(plans, call) {
       call = call
     )
   }
-  check_limits(sum(count) + sum(count[far]), call)
+  check_limits(sum(count[!far]), call, links = sum(far))
 }
 
 check_packages <- function(packages, call) {
@@ -452,10 +452,10 @@ choose_start <- function(start, is_default) {
   if (is_default && !.Call(ffi_can_fork)) "spawn" else start
 }
 
-# Three descriptors for each worker, a few for the session itself, and some that R and the user
-# need for files.
-check_limits <- function(workers, call) {
-  need <- 3 * workers + 48
+# Three descriptors for each worker on this machine and six for each link, a few for the session
+# itself, and some that R and the user need for files.
+check_limits <- function(workers, call, links = 0L) {
+  need <- 3 * workers + 6 * links + 48
   limits <- .Call(ffi_limits)
   if (limits[3L] + need > limits[1L] && isTRUE(getOption("muster.raise_nofile"))) {
     limits[1L] <- .Call(ffi_limits_raise, limits[3L] + need + 1024)

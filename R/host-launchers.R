@@ -100,8 +100,8 @@ launch_local <- function(workers = availableCores()) {
 #' * LSF: `bsub -I -n {workers} -R "span[hosts=1]" muster host`
 #' * An environment of conda: `conda run --no-capture-output -n ENV muster host`
 #' @section Cost:
-#' None. When the cluster starts: one process here and two on the host, besides its workers; six
-#' file descriptors of the session for each worker.
+#' None. When the cluster starts: one process here and two on the host, besides its workers; five
+#' file descriptors and a thread of the session for the host, none for its workers.
 #' @section Source:
 #' Launching by a command whose output is the connection is what `rsync` and `git` do.
 #' @seealso [launch_ssh()], [launch_slurm()], [muster_host()], [cluster_start()].

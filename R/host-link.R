@@ -3,8 +3,8 @@
 
 # ---- The link to a host
 
-# The link counts as broken after so many seconds without a byte; relays exchange signs of life six
-# times as often.
+# The link counts as broken after so many seconds without a byte; its ends exchange signs of life
+# six times as often.
 host_silence <- 60
 
 # begin_link() runs the command that leads to the plan's host.

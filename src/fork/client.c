@@ -19,7 +19,7 @@
 struct mst_server_launch {
   struct mst_server_launch *next;
   struct mst_incarnation of;
-  int fds[3]; // the worker's ends, ours until they are sent
+  struct mst_ends ends; // the worker's, ours until they are sent
   int64_t since_ns;
 };
 
@@ -56,8 +56,7 @@ static struct mst_head head_of(const struct mst_incarnation *of, uint8_t kind) {
 static void drop_launch(struct mst_server *server) {
   struct mst_server_launch *launch = server->waiting;
   server->waiting = launch->next;
-  for (int i = 0; i < 3; i++)
-    mst_net_close(&launch->fds[i]);
+  mst_ends_close(&launch->ends);
   free(launch);
 }
 
@@ -81,7 +80,7 @@ static void send_launches(struct mst_server *server) {
     struct mst_err err;
     mst_err_clear(&err);
     const int rc =
-        mst_chan_send(&server->chan, &head, NULL, launch->fds, 3, 0, &err);
+        mst_chan_send_ends(&server->chan, &head, NULL, &launch->ends, 3, &err);
     server->lacks = rc == -MST_ESYS && mst_err_is_shortage(err.sys_errno) &&
                     mst_clock_now() - launch->since_ns < LACKS_NS;
     if (rc == -MST_EAGAIN || server->lacks) break;
@@ -114,7 +113,7 @@ static int server_launch(struct mst_launcher *self,
   if (launch == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
   }
-  const int rc = mst_conduit_open(conduit, launch->fds, err);
+  const int rc = mst_conduit_open(conduit, &server->chan, &launch->ends, err);
   if (rc != 0) {
     free(launch);
     return rc;
@@ -355,7 +354,7 @@ static void want(struct mst_server *server) {
 // serve_channel sends queued frames and takes received ones.
 static void serve_channel(struct mst_server *server, int readable) {
   struct mst_frame frame;
-  if (server->chan.fd < 0) return;
+  if (!mst_chan_is_open(&server->chan)) return;
   if (server->chan.out_first != NULL) {
     (void)mst_chan_flush(&server->chan, NULL);
     want(server);
@@ -374,7 +373,7 @@ static void serve_channel(struct mst_server *server, int readable) {
     mst_chan_take(&server->chan, &frame);
     frame.payload = payload;
     if (head.length <= sizeof payload) take_frame(server, &frame);
-    if (server->chan.fd < 0) return;
+    if (!mst_chan_is_open(&server->chan)) return;
   }
   // If memory is short the bytes stay in the socket for later.
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
@@ -442,6 +441,7 @@ static int begin(struct mst_server *server, struct mst_blob *setup,
   const int rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);
   if (rc != 0) return rc;
   server->io = (struct mst_io){.fd = server->chan.fd,
+                               .line = server->chan.line,
                                .wanted = MST_READABLE,
                                .ready = chan_ready,
                                .owner = server};
@@ -466,25 +466,22 @@ int mst_server_start(struct mst_host *host, struct mst_loop *loop,
 }
 
 int mst_server_over(struct mst_host *host, struct mst_loop *loop,
-                    struct mst_loop *prints, int fds[2], struct mst_blob *setup,
-                    mst_news_sink sink, void *sink_owner,
-                    struct mst_server **out, struct mst_err *err) {
+                    struct mst_loop *prints, struct mst_ends *ours,
+                    struct mst_blob *setup, mst_news_sink sink,
+                    void *sink_owner, struct mst_server **out,
+                    struct mst_err *err) {
   struct mst_server *server = new_server(host, loop, sink, sink_owner, err);
-  int rc = server == NULL ? -MST_EMEM : 0;
+  if (server == NULL) return -MST_EMEM;
+  mst_chan_open_line(&server->chan, ours->lines[0], MST_FRAME_MAX_CONTROL);
+  mst_output_open_line(&server->output, prints, ours->lines[1]);
+  *ours = MST_ENDS_NONE;
+  const int rc = begin(server, setup, err);
   if (rc == 0) {
-    mst_chan_open(&server->chan, fds[0], MST_FRAME_MAX_CONTROL);
-    rc = mst_output_open(&server->output, prints, fds[1], err);
-    fds[0] = fds[1] = -1;
-  }
-  if (rc == 0) rc = begin(server, setup, err);
-  if (rc != 0) {
+    *out = server;
+  } else {
     mst_server_free(server);
-    mst_net_close(&fds[0]);
-    mst_net_close(&fds[1]);
-    return rc;
   }
-  *out = server;
-  return 0;
+  return rc;
 }
 
 int mst_server_reap(struct mst_server *server) {
@@ -493,15 +490,18 @@ int mst_server_reap(struct mst_server *server) {
 }
 
 void mst_server_end(struct mst_server *server) {
-  if (server->chan.fd >= 0) server_gone(server);
+  if (mst_chan_is_open(&server->chan)) server_gone(server);
 }
 
 void mst_server_break(struct mst_server *server) {
-  server->io.slot = server->output.io.slot = 0;
-  mst_net_close(&server->output.io.fd);
+  server->io.slot = 0;
+  mst_output_leave(&server->output);
   mst_net_shutdown(server->chan.fd);
-  mst_net_close(&server->chan.fd);
+  mst_chan_leave(&server->chan);
   mst_kids_free(&server->kids); // kills and reaps them
+  for (struct mst_server_launch *at = server->waiting; at != NULL;
+       at = at->next)
+    memset(at->ends.lines, 0, sizeof at->ends.lines);
   note_gone(server);
 }
 

@@ -337,13 +337,14 @@ int mst_server_start(struct mst_host *host, struct mst_loop *loop,
                      struct mst_blob *setup, mst_news_sink sink,
                      void *sink_owner, struct mst_server **out,
                      struct mst_err *err);
-// mst_server_over makes one for a server on another host, which somebody else starts: fds are the
-// session's ends of its channel and its output, taken over. Its pid is 0. Otherwise as
+// mst_server_over makes one for a server on another host, which somebody else starts: ours are the
+// lines of its channel and its output, taken over but for -MST_EMEM. Its pid is 0. Otherwise as
 // mst_server_start.
 int mst_server_over(struct mst_host *host, struct mst_loop *loop,
-                    struct mst_loop *prints, int fds[2], struct mst_blob *setup,
-                    mst_news_sink sink, void *sink_owner,
-                    struct mst_server **out, struct mst_err *err);
+                    struct mst_loop *prints, struct mst_ends *ours,
+                    struct mst_blob *setup, mst_news_sink sink,
+                    void *sink_owner, struct mst_server **out,
+                    struct mst_err *err);
 // mst_server_reap asks whether the server's process has ended; fills how.
 int mst_server_reap(struct mst_server *server);
 // mst_server_end closes the channel, upon which the server ends its workers and itself. Doesn't

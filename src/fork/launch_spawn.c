@@ -61,16 +61,15 @@ static int spawner_launch(struct mst_launcher *launcher,
                           struct mst_conduit *conduit, struct mst_err *err) {
   struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
   struct mst_news news = {.kind = MST_NEWS_FORKED, .of = *of};
-  int theirs[3];
+  struct mst_ends theirs;
   struct mst_kid *kid = mst_kids_add(&self->kids, of);
   if (kid == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
   }
-  int rc = mst_conduit_open(conduit, theirs, err);
+  int rc = mst_conduit_open(conduit, NULL, &theirs, err);
   if (rc != 0) goto out_kid;
-  rc = spawn(self, theirs, &kid->pid, err);
-  for (int i = 0; i < 3; i++)
-    mst_net_close(&theirs[i]);
+  rc = spawn(self, theirs.fds, &kid->pid, err);
+  mst_ends_close(&theirs);
   if (rc != 0) goto out_conduit;
   news.number = (int32_t)kid->pid;
   self->sink(self->sink_owner, &news);

@@ -25,7 +25,6 @@ struct mst_end *mst_end_new(struct mst_relay *relay,
   end->stream = stream;
   end->io.fd = -1;
   end->segment = MST_SEGMENT_NONE;
-  end->stream_sends = !stream->ended;
   end->no_more_reads = stream->ended;
   end->no_more_writes = stream->got_end;
   stream->owner = end;
@@ -125,14 +124,13 @@ static void free_one(struct mst_end *end) {
   if (end->io.fd >= 0) close_fd(end);
   for (size_t i = 0; i < end->fd_count; i++)
     mst_net_close(&end->fds[i]);
-  if (end->stream_sends) {
+  if (end->sends_segment) {
     mst_net_close(&end->segment.fd); // another's, which only passed by
   } else {
     mst_segment_close(&end->segment);
   }
   mst_buf_free(&end->held);
   mst_buf_free(&end->reply);
-  mst_buf_free(&end->answer);
   free(end);
 }
 

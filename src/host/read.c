@@ -28,7 +28,7 @@ static int send_with(struct mst_end *end, size_t start, size_t n, int *fds,
   struct mst_relay *relay = end->relay;
   struct mst_attached attached[MST_ATTACHED_MAX];
   uint8_t bytes[MST_ATTACH_BYTES_MAX];
-  const int rc = mst_parts_send(end, fds, count, attached);
+  const int rc = mst_parts_send(relay, fds, count, attached);
   if (rc != 0) return rc;
   const uint8_t *from = out_at(relay) + MST_PIECE_HEAD_BYTES + start;
   send(end, start, now_ns);
@@ -88,7 +88,7 @@ static int look(struct mst_end *end, const uint8_t *bytes, size_t n, int passes,
     const int64_t part =
         mst_passing_next(&end->in, bytes + at, n - at, &head, &whole);
     if (part < 0) return -MST_EPROTO;
-    if (whole && head.kind == MST_KIND_EXITED && !end->relay->session) {
+    if (whole && head.kind == MST_KIND_EXITED) {
       if (!passes && note_left(end, &head)) {
         end->in = before;
         break;
@@ -166,21 +166,6 @@ static int awaits_output(struct mst_end *end) {
   return 0;
 }
 
-// lost_parts: this process had no room for what goes along with the frame at `start`. A FORK is
-// refused; without what goes along, others are worth nothing.
-static void lost_parts(struct mst_end *end, size_t start, size_t n,
-                       int64_t now_ns) {
-  struct mst_head head;
-  const uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
-  if (mst_head_decode(bytes + start, n - start, 0, &head) > 0 &&
-      head.kind == MST_KIND_FORK && n - start == MST_HEAD_BYTES) {
-    send(end, start, now_ns);
-    mst_write_refusal(end, &head, EMFILE);
-  } else {
-    mst_end_break(end);
-  }
-}
-
 static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
   uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
   int fds[MST_NET_FDS_MAX], lost = 0;
@@ -201,8 +186,8 @@ static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
     return;
   }
   int rc = look(end, bytes, (size_t)got, 0, &start, &sends);
-  if (rc == 0 && lost) {
-    lost_parts(end, start, (size_t)got, now_ns);
+  if (rc == 0 && lost) { // without its segment the frame is worth nothing
+    mst_end_break(end);
     return;
   }
   if (rc == 0 && count > 0) {
@@ -239,19 +224,13 @@ static void read_segment(struct mst_end *end, size_t most, int64_t now_ns) {
   uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
   const uint64_t at = end->stream->sent, left = end->bytes - at;
   if (left == 0) {
-    end->is_whole = 1;
-    mst_end_ready(end, 0);
-    if (end->relay->session) {
-      mst_relay_retry(end->relay, end->used_ns + MST_RELAY_KEEP_NS);
-    } else {
-      mst_end_read_over(end); // an answer's: nobody else gets it
-    }
+    mst_end_read_over(end);
     return;
   }
   const int64_t got = mst_segment_read(end->segment.fd, at, bytes,
                                        left < most ? (size_t)left : most, NULL);
   if (got < 0) {
-    mst_end_read_over(end); // the other relay sees that it isn't whole
+    mst_end_read_over(end); // the session sees that it isn't whole
   } else {
     send(end, (size_t)got, now_ns);
   }

@@ -73,12 +73,11 @@ int mst_relay_open(const struct mst_relay_config *config,
     free(relay);
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a relay");
   }
-  relay->session = config->session;
   relay->silence_ns = config->silence_ns;
   relay->delays = config->delays;
   relay->retry_ns = relay->owes_ns = INT64_MAX;
   relay->in_io.fd = relay->out_io.fd = -1;
-  mst_mux_init(&relay->mux, config->session, now_ns);
+  mst_mux_init(&relay->mux, 0, now_ns);
   int rc = mst_loop_open(MST_LOOP_BEST, &relay->loop, err);
   if (rc != 0) {
     mst_buf_free(&relay->in);
@@ -269,10 +268,7 @@ static void free_over(struct mst_relay *relay) {
 static void check_time(struct mst_relay *relay, int64_t before_ns,
                        int64_t now_ns) {
   const int64_t beat_ns = relay->silence_ns / PINGS;
-  if (now_ns >= relay->retry_ns) {
-    relay->retry_ns = INT64_MAX;
-    mst_parts_forget(relay, now_ns);
-  }
+  if (now_ns >= relay->retry_ns) relay->retry_ns = INT64_MAX;
   // A process that was stopped hasn't listened.
   if (now_ns - before_ns > 2 * beat_ns) relay->mux.heard_ns = now_ns;
   if (now_ns - relay->mux.heard_ns > relay->silence_ns)
@@ -293,7 +289,7 @@ static int wait_ms(const struct mst_relay *relay, int timeout_ms) {
 // is_mark: a worker has only marked the end of its output, which its answer follows.
 static int is_mark(const struct mst_relay *relay) {
   const struct mst_stream *one = relay->mux.bulk.first;
-  if (relay->session || one == NULL || one != relay->mux.bulk.last ||
+  if (one == NULL || one != relay->mux.bulk.last ||
       relay->mux.urgent.first != NULL || one->class != MST_STREAM_OUTPUT) {
     return 0;
   }

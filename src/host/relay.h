@@ -1,14 +1,13 @@
-// host/relay: joins two sets of descriptors, on two hosts, by one link. A relay runs at each end:
-// in the session, and in the host process. No R.
+// host/relay: the host process's end of a link, whose other end is the session's (link.h). It joins
+// the link's streams to the descriptors of fork servers and workers here. No R.
 //
-// What a relay reads from a descriptor, the other writes to the one that belongs to the same
-// stream. Frames pass as they are, and descriptors pass with them: for a socket that goes along
-// with a frame the other relay makes a socket pair, for a pipe a pipe, for a segment a segment with
-// the same bytes. So a session talks to a fork server on another host, and to its workers, as to
-// those on its own.
+// What it reads from a descriptor it sends over the stream that belongs to it, and writes to the
+// descriptor what comes. Frames pass as they are, and descriptors with them: for a line that goes
+// along with a frame it makes a socket pair or a pipe, for a segment a segment with the same bytes.
+// So fork servers and workers talk to the session as if they were on its host.
 //
-// Order: what a worker has printed comes before an answer that was sent later, and both before the
-// news that it has ended.
+// Order: what a worker has printed is sent before an answer that was sent later, and both before
+// the news that it has ended.
 //
 // A relay belongs to one thread, which must block SIGPIPE. It never waits but in mst_relay_run.
 #ifndef MST_HOST_RELAY_H
@@ -24,7 +23,6 @@ struct mst_relay_config {
   int in,
       out; // the link; may be the same socket. Taken over, closed by mst_relay_close
   int first; // a socket, for MST_STREAM_FIRST. Taken over. Its end ends the relay
-  uint8_t session; // this is the session's end
   // The link counts as broken after this time without a byte; pings are sent six times as often.
   int64_t silence_ns;
   // The link has TCP's delays on: a small packet waits until the one before is acknowledged, which

@@ -31,11 +31,7 @@ int mst_passing_is_between(const struct mst_passing *at);
 
 struct mst_chunk {
   struct mst_chunk *next;
-  uint64_t number; // of all chunks, in the order in which they came
-  uint64_t after;  // so many bytes of the worker's output go first
-  int64_t since_ns;
-  size_t count;   // attached; 0: bytes
-  uint8_t is_own; // the relay's answer: its bytes didn't come over the link
+  size_t count; // attached; 0: bytes
   struct mst_end *attached[MST_ATTACHED_MAX];
   size_t n, done;
   uint8_t bytes[];
@@ -48,9 +44,7 @@ struct mst_end {
   struct mst_end *next, *prev; // all of the relay's
   struct mst_stream *stream;
   struct mst_io io;       // fd -1: not made yet, or closed
-  uint8_t stream_sends;   // this side sends, or did
   uint8_t is_made;        // it has, or had, a descriptor
-  uint8_t is_server;      // a fork server's channel
   uint8_t no_more_reads;  // its end was read, or isn't wanted
   uint8_t no_more_writes; // the other side of the descriptor is gone
   uint8_t is_full;        // the descriptor takes no more for now
@@ -74,30 +68,26 @@ struct mst_end {
   struct mst_buf
       reply; // the relay's own answers, for the other side of the link
   // from the link to the descriptor
-  struct mst_passing came, out;
-  struct mst_buf answer; // the relay's own, for this side
+  struct mst_passing out;
   struct mst_chunk *first, *last;
   int fds[MST_ATTACHED_MAX]; // go along with the next byte
   size_t fd_count;
   struct mst_end
-      *naming[3];   // the worker's ends, named by the FORK that comes next
-  uint8_t puts_own; // what is being written is the relay\'s own
-  uint8_t drops; // the next frame is dropped: what goes along couldn't be made
+      *naming[3]; // the worker's ends, named by the FORK that comes next
+  uint8_t drops;  // the next frame is dropped: what goes along couldn't be made
   int drops_errno;
   int64_t
       lacks_ns; // since when the system has lacked something for it, 0: it doesn't
   // SEGMENT
   struct mst_segment segment; // sent: a descriptor; received: being written
   uint64_t bytes;             // its size
-  uint64_t device, inode; // which one it is, while it is kept for other frames
-  uint8_t is_whole;       // all bytes are there
-  int64_t used_ns;
+  uint8_t sends_segment;      // it goes to the session
+  uint8_t is_whole;           // all bytes are there
 };
 
 struct mst_relay {
   struct mst_mux mux;
   struct mst_loop *loop;
-  uint8_t session;
   struct mst_io in_io, out_io; // the link; may be one descriptor
   uint8_t out_blocked;
   struct mst_buf in; // from in_head on: not dealt with
@@ -108,8 +98,7 @@ struct mst_relay {
   struct mst_end *first;
   uint8_t some_over; // a stream may be over
   uint8_t moved;     // something was written or made, which others may wait for
-  uint64_t chunks;
-  int64_t retry_ns; // try again what the system had no room for; INT64_MAX
+  int64_t retry_ns;  // try again what the system had no room for; INT64_MAX
   int64_t silence_ns, pinged_ns;
   uint8_t delays;
   int64_t owes_ns; // the answer that mux owes: when it is due; INT64_MAX
@@ -122,12 +111,10 @@ struct mst_relay {
   (2 * MST_PIECE_HEAD_BYTES + MST_PIECE_MAX + MST_ATTACH_BYTES_MAX)
 #define MST_RELAY_OUT_BYTES (2 * MST_RELAY_TURN_MAX)
 // How long what goes along with a frame may wait for descriptors or memory, and news of a worker's
-// end for its answers to be read.
+// end for its answers to be sent.
 #define MST_RELAY_LACKS_NS (5 * MST_NS_PER_S)
 #define MST_RELAY_RETRY_NS (20 * MST_NS_PER_MS)
 #define MST_RELAY_LAST_NS (500 * MST_NS_PER_MS)
-// A segment that was sent is kept, at both ends, while it is used again within this time.
-#define MST_RELAY_KEEP_NS (10 * MST_NS_PER_S)
 
 // mst_end_new makes the end of a stream, without a descriptor. NULL if memory is short.
 struct mst_end *mst_end_new(struct mst_relay *relay, struct mst_stream *stream);
@@ -160,10 +147,10 @@ void mst_relay_fail(struct mst_relay *relay, int code, const char *text);
 
 // ---- parts.c: what goes along with frames, both ways
 
-// mst_parts_send opens streams for descriptors that came along with a frame, and fills in
-// `attached`. It takes the descriptors over. 0, or -MST_EPROTO for others than a frame can have,
-// -MST_EMEM, -MST_ESYS: then all are closed.
-int mst_parts_send(struct mst_end *carrier, int *fds, size_t count,
+// mst_parts_send opens streams for segments that came along with a frame, and fills in `attached`.
+// It takes the descriptors over. 0, or -MST_EPROTO for other descriptors, -MST_EMEM, -MST_ESYS:
+// then all are closed.
+int mst_parts_send(struct mst_relay *relay, int *fds, size_t count,
                    struct mst_attached attached[MST_ATTACHED_MAX]);
 // mst_parts_came makes the ends of what is attached to the next byte of the carrier's, and adds
 // them to its queue. 0, -MST_EMEM.
@@ -179,8 +166,6 @@ void mst_parts_refuse(struct mst_end *carrier, struct mst_chunk *chunk,
                       int sys_errno);
 // mst_segment_came writes bytes of a segment. 0, -MST_EMEM, -MST_ESYS.
 int mst_segment_came(struct mst_end *end, const uint8_t *bytes, size_t n);
-// mst_parts_forget lets segments go that weren't used again.
-void mst_parts_forget(struct mst_relay *relay, int64_t now_ns);
 
 // ---- write.c: from the link to descriptors
 
@@ -188,9 +173,6 @@ void mst_parts_forget(struct mst_relay *relay, int64_t now_ns);
 int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n);
 // mst_write_on goes on with what is kept, as far as it may.
 void mst_write_on(struct mst_end *end);
-// mst_write_refusal answers a FORK, on this side, whose descriptors couldn't be received.
-void mst_write_refusal(struct mst_end *end, const struct mst_head *fork,
-                       int sys_errno);
 
 // ---- read.c: from descriptors to the link
 

@@ -18,9 +18,23 @@
 
 // ---- what the host process says
 
+static void close_link(struct mst_remote *remote) {
+  mst_loop_remove(remote->prints, &remote->greeted_io);
+  mst_keeper_end(remote->keeper);
+  if (remote->link != NULL && remote->failed == 0)
+    remote->failed = mst_link_why(remote->link, &remote->err);
+  mst_link_close(remote->link);
+  remote->link = NULL;
+  if (remote->config.out != remote->config.in)
+    mst_net_close(&remote->config.out);
+  mst_net_close(&remote->config.in);
+}
+
 static void gone(struct mst_remote *remote) {
+  if (remote->gone) return;
   remote->gone = 1;
   mst_loop_remove(remote->loop, &remote->io);
+  close_link(remote); // with the last line the link may be freed
   mst_chan_close(&remote->chan);
 }
 
@@ -34,11 +48,11 @@ static void want(struct mst_remote *remote) {
 static void is_ready(struct mst_io *io, uint32_t ready) {
   struct mst_remote *remote = io->owner;
   struct mst_frame frame;
-  (void)ready;
   if (remote->chan.out_first != NULL) {
     (void)mst_chan_flush(&remote->chan, NULL);
     want(remote);
   }
+  if ((ready & MST_READABLE) == 0) return;
   const int rc = mst_chan_fill(&remote->chan, 0, NULL);
   int found;
   while ((found = mst_chan_peek(&remote->chan, &frame, NULL)) == 1) {
@@ -51,6 +65,34 @@ static void is_ready(struct mst_io *io, uint32_t ready) {
   }
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)
     gone(remote);
+}
+
+static int begin(struct mst_remote *remote, struct mst_err *err) {
+  struct mst_line *first;
+  const int rc = mst_link_open(&remote->config, remote->links, remote->prints,
+                               &remote->link, &first, err);
+  if (rc != 0) return rc;
+  remote->config.in = remote->config.out = -1;
+  mst_keeper_keep(remote->keeper, remote->link);
+  mst_chan_open_line(&remote->chan, first, MST_FRAME_MAX_CONTROL);
+  remote->io = (struct mst_io){.fd = -1,
+                               .line = first,
+                               .wanted = MST_READABLE,
+                               .ready = is_ready,
+                               .owner = remote};
+  return mst_loop_add(remote->loop, &remote->io, err);
+}
+
+static void is_greeted(struct mst_io *io, uint32_t ready) {
+  struct mst_remote *remote = io->owner;
+  int rc = mst_keeper_greeted(remote->keeper, &remote->err);
+  (void)ready;
+  if (rc == 0) return;
+  mst_loop_remove(remote->prints, io);
+  if (rc > 0) rc = begin(remote, &remote->err);
+  if (rc == 0) return;
+  remote->failed = rc;
+  gone(remote);
 }
 
 // remove_there asks the host process to remove a worker's directory.
@@ -70,78 +112,72 @@ static void release(struct mst_host *host) {
 
 int mst_remote_is(const struct mst_remote *remote, struct mst_err *err) {
   if (!remote->gone) return remote->has_facts;
-  const int why = mst_relay_why(remote->relay, err);
-  return why != 0
-             ? why
+  if (remote->failed != 0 && err != NULL) *err = remote->err;
+  return remote->failed != 0
+             ? remote->failed
              : mst_err_set(err, MST_ECLOSED, 0, NULL, "the link was closed");
 }
 
 // ---- opened
 
 struct ends {
-  int in[2], out[2], errors[2], first[2];
+  int in[2], out[2], errors[2];
 };
 
 static int open_ends(struct ends *ends, struct mst_err *err) {
-  *ends = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+  *ends = (struct ends){{-1, -1}, {-1, -1}, {-1, -1}};
   int rc = mst_net_pipe(ends->in, err);
   if (rc == 0) rc = mst_net_pipe(ends->out, err);
   if (rc == 0) rc = mst_net_pipe(ends->errors, err);
-  if (rc == 0) rc = mst_net_pair(ends->first, err);
   if (rc != 0) return rc;
   (void)fcntl(ends->in[0], F_SETFL, 0); // the command's own
   mst_net_raise(&ends->in[1]);
   mst_net_raise(&ends->out[0]);
   mst_net_raise(&ends->errors[0]);
-  mst_net_raise(&ends->first[0]);
-  mst_net_raise(&ends->first[1]);
   return 0;
 }
 
 static void close_ends(struct ends *ends) {
-  int *const all[] = {ends->in, ends->out, ends->errors, ends->first};
-  for (int i = 0; i < 8; i++)
+  int *const all[] = {ends->in, ends->out, ends->errors};
+  for (int i = 0; i < 6; i++)
     mst_net_close(&all[i / 2][i % 2]);
 }
 
-// watch has the loops tell what the command and the host process say.
+// watch has the loops tell when the command says something, and when the host process has been
+// greeted.
 static int watch(struct mst_remote *remote, struct ends *ends,
                  struct mst_err *err) {
-  mst_chan_open(&remote->chan, ends->first[0], MST_FRAME_MAX_CONTROL);
   const int errors = ends->errors[0];
-  ends->first[0] = ends->errors[0] = -1;
-  int rc = mst_output_open(&remote->errors, remote->prints, errors, err);
+  ends->errors[0] = -1;
+  const int rc = mst_output_open(&remote->errors, remote->prints, errors, err);
   if (rc != 0) return rc;
-  remote->io = (struct mst_io){.fd = remote->chan.fd,
-                               .wanted = MST_READABLE,
-                               .ready = is_ready,
-                               .owner = remote};
-  return mst_loop_add(remote->loop, &remote->io, err);
+  remote->greeted_io = (struct mst_io){.fd = mst_keeper_fd(remote->keeper),
+                                       .wanted = MST_READABLE,
+                                       .ready = is_greeted,
+                                       .owner = remote};
+  return mst_loop_add(remote->prints, &remote->greeted_io, err);
 }
 
 static int run(struct mst_remote *remote, struct ends *ends,
-               struct mst_spawn *spawn, const struct mst_relay_config *how,
-               int64_t until_ns, struct mst_err *err) {
-  struct mst_relay_config config = *how;
+               struct mst_spawn *spawn, int64_t until_ns, struct mst_err *err) {
   spawn->input = ends->in[0];
   spawn->output = ends->out[1];
   spawn->errors = ends->errors[1];
   spawn->end_signal = SIGTERM; // srun takes its job back
   int rc = mst_spawn_run(spawn, &remote->pid, err);
-  if (rc == 0) rc = watch(remote, ends, err);
   if (rc != 0) return rc;
-  config.in = ends->out[0];
-  config.out = ends->in[1];
-  config.first = ends->first[1];
-  rc = mst_relay_start(&config, until_ns, &remote->relay, err);
-  if (rc == 0) ends->out[0] = ends->in[1] = ends->first[1] = -1;
-  return rc;
+  remote->config.in = ends->out[0];
+  remote->config.out = ends->in[1];
+  ends->out[0] = ends->in[1] = -1;
+  rc = mst_keeper_start(&remote->config, until_ns, &remote->keeper, err);
+  return rc == 0 ? watch(remote, ends, err) : rc;
 }
 
 int mst_remote_start(const char *name, struct mst_loop *loop,
-                     struct mst_loop *prints, struct mst_spawn *spawn,
-                     const struct mst_relay_config *how, int64_t until_ns,
-                     struct mst_remote **out, struct mst_err *err) {
+                     struct mst_loop *prints, struct mst_links *links,
+                     struct mst_spawn *spawn, const struct mst_link_config *how,
+                     int64_t until_ns, struct mst_remote **out,
+                     struct mst_err *err) {
   struct mst_remote *remote = calloc(1, sizeof *remote);
   if (remote == NULL)
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
@@ -153,10 +189,13 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
                                    .release = release};
   remote->loop = loop;
   remote->prints = prints;
+  remote->links = links;
   remote->owner = getpid();
-  remote->chan.fd = remote->io.fd = remote->errors.io.fd = -1;
+  remote->config = *how;
+  remote->config.in = remote->config.out = -1;
+  remote->chan.fd = remote->errors.io.fd = -1;
   int rc = open_ends(&ends, err);
-  if (rc == 0) rc = run(remote, &ends, spawn, how, until_ns, err);
+  if (rc == 0) rc = run(remote, &ends, spawn, until_ns, err);
   close_ends(&ends);
   if (rc != 0) {
     mst_remote_free(remote);
@@ -170,29 +209,27 @@ int mst_remote_server(struct mst_remote *remote, struct mst_blob *order,
                       struct mst_blob *setup, mst_news_sink sink,
                       void *sink_owner, struct mst_server **out,
                       struct mst_err *err) {
+  static const enum mst_stream_class classes[] = {MST_STREAM_CONTROL,
+                                                  MST_STREAM_OUTPUT};
   struct mst_head head = {.kind = MST_KIND_SERVER};
-  int pair[2], output[2];
-  int rc = mst_net_pair(pair, err);
-  if (rc != 0) return rc;
-  rc = mst_net_pipe(output, err);
-  if (rc != 0) {
-    mst_net_close(&pair[0]);
-    mst_net_close(&pair[1]);
-    return rc;
+  struct mst_ends ends = MST_ENDS_NONE;
+  struct mst_line *over = remote->chan.line;
+  if (over == NULL)
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the link was closed");
+  int rc = 0;
+  for (int i = 0; i < 2 && rc == 0; i++) {
+    ends.lines[i] = over->ops->open(over, classes[i]);
+    if (ends.lines[i] == NULL)
+      rc = mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
   }
-  mst_net_raise(&pair[0]);
-  mst_net_raise(&output[0]);
-  const int theirs[] = {pair[1], output[1]};
-  int ours[] = {pair[0], output[0]};
-  rc = mst_chan_send(&remote->chan, &head, order, theirs, 2, 0, err);
-  mst_net_close(&pair[1]);
-  mst_net_close(&output[1]);
+  if (rc == 0)
+    rc = mst_chan_send_ends(&remote->chan, &head, order, &ends, 2, err);
   if (rc == 0) {
-    return mst_server_over(&remote->host, remote->loop, remote->prints, ours,
-                           setup, sink, sink_owner, out, err);
+    want(remote);
+    rc = mst_server_over(&remote->host, remote->loop, remote->prints, &ends,
+                         setup, sink, sink_owner, out, err);
   }
-  mst_net_close(&ours[0]);
-  mst_net_close(&ours[1]);
+  mst_ends_close(&ends);
   return rc;
 }
 
@@ -211,17 +248,20 @@ static void tell(struct mst_remote *remote, int signal) {
 }
 
 void mst_remote_end(struct mst_remote *remote) {
-  if (!remote->gone && remote->chan.fd >= 0) gone(remote);
+  gone(remote);
   if (remote->end_ns == 0) remote->end_ns = mst_clock_now();
   if (!remote->has_facts && remote->waits) tell(remote, SIGTERM);
 }
 
 void mst_remote_break(struct mst_remote *remote) {
-  remote->io.slot = remote->errors.io.slot = 0;
+  remote->io.slot = remote->greeted_io.slot = 0;
   remote->gone = 1;
-  mst_net_close(&remote->errors.io.fd);
-  mst_net_shutdown(remote->chan.fd);
-  mst_net_close(&remote->chan.fd);
+  mst_output_leave(&remote->errors);
+  mst_chan_leave(&remote->chan);
+  mst_keeper_end(remote->keeper);
+  mst_link_break(remote->link);
+  mst_net_close(&remote->config.out);
+  mst_net_close(&remote->config.in);
 }
 
 static int ends_within(struct mst_remote *remote, int64_t wait_ns) {
@@ -236,7 +276,6 @@ void mst_remote_free(struct mst_remote *remote) {
   if (remote == NULL) return;
   if (remote->owner == getpid()) {
     mst_remote_end(remote);
-    mst_relay_end(remote->relay);
     int64_t closed_ns = remote->has_facts ? CLOSED_NS : BOOT_NS;
     closed_ns -= mst_clock_now() - remote->end_ns;
     if (remote->host.silent) closed_ns = 0;
@@ -248,5 +287,6 @@ void mst_remote_free(struct mst_remote *remote) {
   mst_output_close(&remote->errors);
   mst_tail_free(&remote->errors.tail);
   mst_buf_free(&remote->facts);
+  mst_keeper_free(remote->keeper);
   free(remote);
 }

@@ -1,7 +1,7 @@
 // host/remote: the session's end of another host. A command of the user's (ssh, srun, ...) leads to
-// a host process there; a relay joins the two. No R.
+// a host process there, and becomes the link to it. No R.
 //
-// A remote belongs to the thread that has its loops, but for its relay, which has one of its own.
+// A remote belongs to the thread that has its loops, but for its keeper, which has one of its own.
 // Nothing here waits but mst_remote_free.
 #ifndef MST_HOST_REMOTE_H
 #define MST_HOST_REMOTE_H
@@ -9,7 +9,7 @@
 #include "base/mst_buf.h"
 #include "base/mst_clock.h"
 #include "fork/fork.h"
-#include "host/thread.h"
+#include "host/keeper.h"
 
 #define MST_REMOTE_NAME_MAX 256u
 #define MST_REMOTE_BUILD_MAX 64u
@@ -22,7 +22,13 @@ struct mst_remote {
   char job[MST_REMOTE_JOB_MAX];
   char build[MST_REMOTE_BUILD_MAX];
   struct mst_loop *loop, *prints;
-  struct mst_relay_thread *relay;
+  struct mst_links *links;
+  struct mst_link_config config; // its descriptors: until the link has them
+  struct mst_keeper *keeper;
+  struct mst_io greeted_io;
+  struct mst_link *link; // NULL: not greeted yet, or gone
+  int failed;            // why it is gone, and err, or 0: this end was closed
+  struct mst_err err;
   pid_t pid;    // of the command
   pid_t owner;  // the process that may use it
   uint32_t how; // enum mst_exit, NONE while the command runs
@@ -43,9 +49,10 @@ struct mst_remote {
 // input, output and errors, and how's descriptors, are filled in here. The host process may take
 // until until_ns to answer. 0 and *out; else an error, and nothing is left.
 int mst_remote_start(const char *name, struct mst_loop *loop,
-                     struct mst_loop *prints, struct mst_spawn *spawn,
-                     const struct mst_relay_config *how, int64_t until_ns,
-                     struct mst_remote **out, struct mst_err *err);
+                     struct mst_loop *prints, struct mst_links *links,
+                     struct mst_spawn *spawn, const struct mst_link_config *how,
+                     int64_t until_ns, struct mst_remote **out,
+                     struct mst_err *err);
 // mst_remote_is asks for the outcome: 1 if the host has told its facts, 0 if it hasn't yet, or an
 // error if it won't, or is gone.
 int mst_remote_is(const struct mst_remote *remote, struct mst_err *err);

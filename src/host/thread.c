@@ -15,7 +15,6 @@ struct mst_relay_thread {
   struct mst_relay_config config;
   int64_t until_ns;
   // Written by the thread before the state that lets others read them.
-  struct mst_tail skipped;
   struct mst_err err;
   int failed;
   _Atomic int state;
@@ -35,9 +34,7 @@ static void serve(void *data) {
                                       .out = config->out,
                                       .until = config->first,
                                       .until_ns = self->until_ns};
-  int rc = config->session
-               ? mst_greet_session(&link, &self->skipped, &self->err)
-               : mst_greet_host(&link, &self->err);
+  int rc = mst_greet_host(&link, &self->err);
   if (rc == 0) rc = mst_relay_open(config, &relay, &self->err);
   if (rc == 0) {
     atomic_store(&self->state, MST_RELAY_WORKS);
@@ -92,15 +89,8 @@ int mst_relay_why(const struct mst_relay_thread *thread, struct mst_err *why) {
   return thread->failed;
 }
 
-size_t mst_relay_skipped(const struct mst_relay_thread *thread, char *out) {
-  return mst_relay_state(thread) == MST_RELAY_GREETS
-             ? 0
-             : mst_tail_read(&thread->skipped, out);
-}
-
 void mst_relay_end(struct mst_relay_thread *thread) {
   if (thread == NULL) return;
   (void)pthread_join(thread->thread, NULL);
-  mst_tail_free(&thread->skipped);
   free(thread);
 }

@@ -1,5 +1,5 @@
-// host/thread: a relay on a thread of its own, so that a link is served whatever R does: at an idle
-// prompt, in browser(), in ten minutes of C. No R.
+// host/thread: a host process's relay, on a thread of its own, so that the link is served whatever
+// R does. No R.
 //
 // The thread greets the other end, then runs a relay until the link or the first stream ends. Then
 // it closes everything: what is joined to its descriptors sees their end.
@@ -26,10 +26,7 @@ int mst_relay_start(const struct mst_relay_config *config, int64_t until_ns,
                     struct mst_relay_thread **out, struct mst_err *err);
 enum mst_relay_state mst_relay_state(const struct mst_relay_thread *thread);
 // mst_relay_why tells why it is over: the code and *why, which may be NULL; 0 while it isn't.
-// mst_relay_skipped gives what came before the other end's mark, up to MST_TAIL_BYTES; once the
-// greeting is over. Returns the number of bytes.
 int mst_relay_why(const struct mst_relay_thread *thread, struct mst_err *why);
-size_t mst_relay_skipped(const struct mst_relay_thread *thread, char *out);
 // mst_relay_end waits for the thread and frees it. The caller closes its end of the first stream
 // before: that ends the thread within milliseconds. NULL is allowed. Only in the process that
 // started it.

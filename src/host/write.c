@@ -1,47 +1,16 @@
 // From the link to descriptors. See relay_int.h.
 //
-// What can't be written yet waits in the end's queue, whose size the stream's credit bounds. Three
-// things may hold it up: the descriptor is full; what goes along with the next byte isn't there
-// yet; or, in the session, output of the same worker, or last words of any, go first.
+// What can't be written yet waits in the end's queue, whose size the stream's credit bounds. Two
+// things may hold it up: the descriptor is full, or what goes along with the next byte isn't there
+// yet.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/relay_int.h"
 
-// ---- order
-
-// others_first: news of a fork server come after everything that came before it from workers. But
-// the session may leave answers unread for long, and must still learn that their worker has ended.
-static int others_first(const struct mst_end *server,
-                        const struct mst_chunk *chunk) {
-  for (const struct mst_end *end = server->relay->ends; end != NULL;
-       end = end->next) {
-    const uint8_t class = end->stream->class;
-    if ((class != MST_STREAM_OUTPUT && class != MST_STREAM_DATA) ||
-        end->first == NULL || end->first->number > chunk->number) {
-      continue;
-    }
-    const int64_t waited_ns = mst_clock_now() - chunk->since_ns;
-    if (class == MST_STREAM_OUTPUT || waited_ns < MST_RELAY_LAST_NS) return 1;
-  }
-  return 0;
-}
-
-static int may_go(const struct mst_end *end, const struct mst_chunk *chunk) {
-  const struct mst_end *prints = end->prints;
-  if (!mst_end_is_live(end) && end->stream->class != MST_STREAM_SEGMENT)
-    return 0;
-  if (!end->relay->session) return 1;
-  if (prints != NULL && !prints->no_more_writes &&
-      prints->stream->taken < chunk->after) {
-    return 0;
-  }
-  if (end->is_server && others_first(end, chunk)) {
-    mst_relay_retry(end->relay, chunk->since_ns + MST_RELAY_LAST_NS);
-    return 0;
-  }
-  return 1;
+static int may_go(const struct mst_end *end) {
+  return mst_end_is_live(end) || end->stream->class == MST_STREAM_SEGMENT;
 }
 
 // ---- what the system lacks
@@ -70,21 +39,15 @@ static void name_worker(struct mst_end *end, const struct mst_head *head) {
   }
 }
 
-// add_refusal appends the answer to a FORK that can't be carried out.
-static int add_refusal(struct mst_buf *to, struct mst_head head,
-                       int sys_errno) {
-  const struct mst_proc_msg msg = {.number = sys_errno};
+// refuse_fork answers a FORK whose descriptors couldn't be made, for the fork server.
+static void refuse_fork(struct mst_end *end, struct mst_head head) {
+  const struct mst_proc_msg msg = {.number = end->drops_errno};
   uint8_t bytes[MST_HEAD_BYTES + MST_PROC_MSG_BYTES];
   head.kind = MST_KIND_FORK_FAILED;
   head.length = MST_PROC_MSG_BYTES;
   mst_head_encode(&head, bytes);
   mst_proc_msg_encode(&msg, bytes + MST_HEAD_BYTES);
-  return mst_buf_append(to, bytes, sizeof bytes);
-}
-
-// refuse_fork answers a FORK whose descriptors couldn't be made, for the fork server.
-static void refuse_fork(struct mst_end *end, struct mst_head head) {
-  if (add_refusal(&end->reply, head, end->drops_errno) != 0) mst_end_break(end);
+  if (mst_buf_append(&end->reply, bytes, sizeof bytes) != 0) mst_end_break(end);
   mst_end_ready(end, 1);
 }
 
@@ -115,7 +78,9 @@ static int64_t write_to(struct mst_end *end, const uint8_t *bytes, size_t n,
   }
   if (end->stream->class == MST_STREAM_OUTPUT)
     return mst_net_write(end->io.fd, bytes, n, err);
-  struct iovec part = {.iov_len = n};
+  // A reader takes a segment to be of the frame in which a read ends: other frames may follow here.
+  const int alone = end->stream->class == MST_STREAM_DATA && end->fd_count > 0;
+  struct iovec part = {.iov_len = alone ? 1 : n};
   memcpy(&part.iov_base, &bytes, sizeof bytes);
   const int64_t sent =
       mst_net_sendv(end->io.fd, &part, 1, end->fds, end->fd_count, 0, err);
@@ -129,7 +94,6 @@ static int64_t write_to(struct mst_end *end, const uint8_t *bytes, size_t n,
 // took makes room for others of the stream's bytes.
 static void took(struct mst_end *end, size_t n) {
   end->relay->moved = 1;
-  if (end->puts_own) return;
   mst_mux_took(&end->relay->mux, end->stream, n, mst_clock_now());
 }
 
@@ -195,12 +159,10 @@ static size_t put_any(struct mst_end *end, const uint8_t *bytes, size_t n) {
                                                   : put(end, bytes, n);
 }
 
-static int keep(struct mst_end *end, const struct mst_chunk *as,
-                const uint8_t *bytes, size_t n) {
+static int keep(struct mst_end *end, const uint8_t *bytes, size_t n) {
   struct mst_chunk *chunk = malloc(sizeof *chunk + n);
   if (chunk == NULL) return -MST_EMEM;
-  *chunk = *as;
-  chunk->n = n;
+  *chunk = (struct mst_chunk){.n = n};
   memcpy(chunk->bytes, bytes, n);
   *(end->last != NULL ? &end->last->next : &end->first) = chunk;
   end->last = chunk;
@@ -208,61 +170,21 @@ static int keep(struct mst_end *end, const struct mst_chunk *as,
   return 0;
 }
 
-// put_answer queues the relay's own answer, between two frames that came.
-static int put_answer(struct mst_end *end) {
-  const struct mst_chunk chunk = {
-      .number = ++end->relay->chunks, .since_ns = mst_clock_now(), .is_own = 1};
-  if (end->answer.len == 0 || !mst_passing_is_between(&end->came)) return 0;
-  const int rc = keep(end, &chunk, end->answer.data, end->answer.len);
-  if (rc == 0) end->answer.len = 0;
-  return rc;
-}
-
-void mst_write_refusal(struct mst_end *end, const struct mst_head *fork,
-                       int sys_errno) {
-  if (add_refusal(&end->answer, *fork, sys_errno) != 0 || put_answer(end) != 0)
-    mst_end_break(end);
-}
-
-// follow keeps track of the frames that come.
-static int follow(struct mst_end *end, const uint8_t *bytes, size_t n) {
-  while (n > 0) {
-    struct mst_head head;
-    int whole;
-    const int64_t part = mst_passing_next(&end->came, bytes, n, &head, &whole);
-    if (part < 0) return -MST_EPROTO;
-    bytes += part;
-    n -= (size_t)part;
-  }
-  return 0;
-}
-
-static int take_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
-  const struct mst_chunk chunk = {
-      .number = ++end->relay->chunks,
-      .after = end->prints != NULL ? end->prints->stream->got : 0,
-      .since_ns = mst_clock_now()};
+int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
+  const int64_t now_ns = mst_clock_now();
   if (end->no_more_writes) {
-    mst_mux_took(&end->relay->mux, end->stream, n, chunk.since_ns);
+    mst_mux_took(&end->relay->mux, end->stream, n, now_ns);
     end->relay->some_over = 1;
     return 0;
   }
-  const size_t done = end->first == NULL && !end->is_full && may_go(end, &chunk)
+  const size_t done = end->first == NULL && !end->is_full && may_go(end)
                           ? put_any(end, bytes, n)
                           : 0;
   if (done == n || end->no_more_writes) {
-    if (done < n)
-      mst_mux_took(&end->relay->mux, end->stream, n - done, chunk.since_ns);
+    if (done < n) mst_mux_took(&end->relay->mux, end->stream, n - done, now_ns);
     return 0;
   }
-  return keep(end, &chunk, bytes + done, n - done);
-}
-
-int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
-  const int is_control = end->stream->class == MST_STREAM_CONTROL;
-  int rc = is_control ? follow(end, bytes, n) : 0;
-  if (rc == 0) rc = take_came(end, bytes, n);
-  return rc == 0 ? put_answer(end) : rc;
+  return keep(end, bytes + done, n - done);
 }
 
 static void drop_first(struct mst_end *end) {
@@ -300,14 +222,12 @@ void mst_write_on(struct mst_end *end) {
       if (!make_parts(end)) return;
       continue;
     }
-    if (!may_go(end, chunk)) {
+    if (!may_go(end)) {
       mst_end_wait(end);
       return;
     }
     const size_t n = chunk->n - chunk->done;
-    end->puts_own = chunk->is_own;
     const size_t done = put_any(end, chunk->bytes + chunk->done, n);
-    end->puts_own = 0;
     if (end->first != chunk) continue; // the end is over
     chunk->done += done;
     if (done < n) return;

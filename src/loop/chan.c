@@ -14,8 +14,10 @@
 
 struct mst_chan_out {
   struct mst_chan_out *next;
-  struct mst_blob *payload; // NULL if there is none
-  size_t sent;              // of head and payload together
+  struct mst_blob *payload;  // NULL if there is none
+  size_t sent;               // of head and payload together
+  struct mst_line *lines[3]; // go along, each with a reference
+  size_t line_count;
   uint8_t head[MST_HEAD_BYTES];
 };
 
@@ -33,10 +35,32 @@ void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max) {
   chan->length_max = length_max;
 }
 
+void mst_chan_open_line(struct mst_chan *chan, struct mst_line *line,
+                        uint64_t length_max) {
+  mst_chan_open(chan, -1, length_max);
+  chan->line = line;
+}
+
+int mst_chan_is_open(const struct mst_chan *chan) {
+  return chan->fd >= 0 || chan->line != NULL;
+}
+
+void mst_chan_shut(struct mst_chan *chan) {
+  mst_net_shutdown(chan->fd);
+  if (chan->line != NULL) chan->line->ops->cut(chan->line);
+}
+
+void mst_chan_leave(struct mst_chan *chan) {
+  mst_net_close(&chan->fd);
+  chan->line = NULL;
+}
+
 static void drop_first(struct mst_chan *chan) {
   struct mst_chan_out *out = chan->out_first;
   chan->out_first = out->next;
   if (chan->out_first == NULL) chan->out_last = NULL;
+  for (size_t i = 0; i < out->line_count; i++)
+    out->lines[i]->ops->release(out->lines[i]);
   mst_blob_release(out->payload);
   free(out);
 }
@@ -56,9 +80,11 @@ static void drop_map(struct mst_chan_map **at) {
 }
 
 void mst_chan_close(struct mst_chan *chan) {
-  mst_net_shutdown(chan->fd);
+  mst_chan_shut(chan);
   mst_net_close(&chan->fd);
   drop_queue(chan);
+  if (chan->line != NULL) chan->line->ops->release(chan->line);
+  chan->line = NULL;
   chan->ended = 1;
   mst_buf_free(&chan->in);
   chan->in_head = 0;
@@ -89,16 +115,27 @@ static int parts_left(const uint8_t *head, const uint8_t *payload,
   return n;
 }
 
+static int64_t send_some(struct mst_chan *chan, const struct iovec *parts,
+                         int count, const struct mst_along *along, int wait,
+                         struct mst_err *err) {
+  if (chan->line != NULL)
+    return chan->line->ops->write(chan->line, parts, count, along, err);
+  return mst_net_sendv(chan->fd, parts, count, along->fds, along->fd_count,
+                       wait, err);
+}
+
 // send_frame sends from *sent on. 0 when all is sent, -MST_EAGAIN, or an error.
-static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
-                      size_t payload_bytes, size_t *sent, const int *fds,
-                      size_t fd_count, int wait, struct mst_err *err) {
+static int send_frame(struct mst_chan *chan, const uint8_t *head,
+                      const uint8_t *payload, size_t payload_bytes,
+                      size_t *sent, const struct mst_along *along, int wait,
+                      struct mst_err *err) {
+  static const struct mst_along nothing = {0};
   const size_t all = MST_HEAD_BYTES + payload_bytes;
   while (*sent < all) {
     struct iovec parts[2];
     const int n = parts_left(head, payload, payload_bytes, *sent, parts);
     const int64_t rc =
-        mst_net_sendv(fd, parts, n, fds, *sent == 0 ? fd_count : 0, wait, err);
+        send_some(chan, parts, n, *sent == 0 ? along : &nothing, wait, err);
     if (rc < 0) return (int)rc;
     *sent += (size_t)rc;
   }
@@ -126,19 +163,23 @@ int64_t mst_chan_later_ns(const struct mst_chan *chan) {
                                                         : INT64_MAX;
 }
 
-// send_blob is send_frame for a payload with its segment.
+// send_blob is send_frame for a payload with its segment, and with `lines`.
 static int send_blob(struct mst_chan *chan, const uint8_t *head,
-                     const struct mst_blob *blob, size_t *sent, int wait,
+                     struct mst_blob *blob, struct mst_line *const *lines,
+                     size_t line_count, size_t *sent, int wait,
                      struct mst_err *err) {
   const uint8_t *bytes = blob == NULL ? NULL : blob->buf.data;
   const size_t n = blob == NULL ? 0 : blob->buf.len;
   const int has_segment = blob != NULL && blob->segment.fd >= 0;
+  const struct mst_along along = {.fds = has_segment ? &blob->segment.fd : NULL,
+                                  .fd_count = has_segment ? 1 : 0,
+                                  .blob = has_segment ? blob : NULL,
+                                  .lines = lines,
+                                  .line_count = line_count};
   for (;;) {
     const size_t before = *sent;
     errno = 0;
-    const int rc = send_frame(chan->fd, head, bytes, n, sent,
-                              has_segment ? &blob->segment.fd : NULL,
-                              has_segment ? 1 : 0, wait, err);
+    const int rc = send_frame(chan, head, bytes, n, sent, &along, wait, err);
     const int shortage = rc == -MST_ESYS && mst_err_is_shortage(errno);
     if (*sent > before) chan->pause_ns = 0;
     if (!shortage) {
@@ -164,6 +205,7 @@ static int queue_frame(struct mst_chan *chan, const uint8_t *head,
   out->payload = payload;
   if (payload != NULL) payload->refs++;
   out->sent = sent;
+  out->line_count = 0;
   memcpy(out->head, head, MST_HEAD_BYTES);
   if (chan->out_last != NULL) {
     chan->out_last->next = out;
@@ -176,32 +218,71 @@ static int queue_frame(struct mst_chan *chan, const uint8_t *head,
   return 0;
 }
 
-int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
-                  struct mst_blob *payload, const int *fds, size_t fd_count,
-                  int wait, struct mst_err *err) {
-  uint8_t bytes[MST_HEAD_BYTES];
-  size_t sent = 0;
+static int write_head(const struct mst_chan *chan, struct mst_head *head,
+                      const struct mst_blob *payload,
+                      uint8_t bytes[MST_HEAD_BYTES], struct mst_err *err) {
   head->length = payload == NULL ? 0 : payload->buf.len;
   if (head->length > MST_FRAME_MAX) {
     return mst_err_set(err, MST_ELIMIT, 0, NULL,
                        "a message can't be larger than 4 TiB");
   }
-  if (payload != NULL && payload->segment.fd >= 0) {
-    MST_ASSERT(fd_count == 0);
+  if (payload != NULL && payload->segment.fd >= 0)
     head->flags |= MST_FLAG_SEGMENT;
-  }
   mst_head_encode(head, bytes);
-  if (chan->fd < 0) {
-    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
+  return mst_chan_is_open(chan)
+             ? 0
+             : mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
+}
+
+// send_by_line queues a frame and sends what fits.
+static int send_by_line(struct mst_chan *chan, const uint8_t *head,
+                        struct mst_blob *payload, struct mst_line *const *lines,
+                        size_t count, struct mst_err *err) {
+  int rc = queue_frame(chan, head, payload, 0, err);
+  if (rc != 0) return rc;
+  struct mst_chan_out *out = chan->out_last;
+  for (; out->line_count < count; out->line_count++) {
+    out->lines[out->line_count] = lines[out->line_count];
+    lines[out->line_count]->refs++;
   }
-  MST_ASSERT(!wait || chan->out_first == NULL);
+  if (out != chan->out_first) return 0; // the link says when the others can go
+  rc = mst_chan_flush(chan, err);
+  return rc == -MST_EAGAIN ? 0 : rc;
+}
+
+int mst_chan_send_ends(struct mst_chan *chan, struct mst_head *head,
+                       struct mst_blob *payload, const struct mst_ends *ends,
+                       size_t count, struct mst_err *err) {
+  uint8_t bytes[MST_HEAD_BYTES];
+  if (chan->line == NULL)
+    return mst_chan_send(chan, head, payload, ends->fds, count, 0, err);
+  const int rc = write_head(chan, head, payload, bytes, err);
+  return rc != 0 ? rc
+                 : send_by_line(chan, bytes, payload, ends->lines, count, err);
+}
+
+int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
+                  struct mst_blob *payload, const int *fds, size_t fd_count,
+                  int wait, struct mst_err *err) {
+  uint8_t bytes[MST_HEAD_BYTES];
+  size_t sent = 0;
+  const int wrong = write_head(chan, head, payload, bytes, err);
+  if (wrong != 0) return wrong;
+  MST_ASSERT((head->flags & MST_FLAG_SEGMENT) == 0 || fd_count == 0);
+  MST_ASSERT(!wait || (chan->out_first == NULL && chan->line == NULL));
+  if (chan->line != NULL) {
+    MST_ASSERT(fd_count == 0);
+    return send_by_line(chan, bytes, payload, NULL, 0, err);
+  }
   if (chan->out_first == NULL) {
     const int rc =
         fd_count == 0
-            ? send_blob(chan, bytes, payload, &sent, wait, err)
-            : send_frame(chan->fd, bytes,
+            ? send_blob(chan, bytes, payload, NULL, 0, &sent, wait, err)
+            : send_frame(chan, bytes,
                          payload == NULL ? NULL : payload->buf.data,
-                         (size_t)head->length, &sent, fds, fd_count, wait, err);
+                         (size_t)head->length, &sent,
+                         &(struct mst_along){.fds = fds, .fd_count = fd_count},
+                         wait, err);
     const int failed = rc != 0 && rc != -MST_EAGAIN;
     // After half a frame the next one would be read as part of it. And an end seen by a send must
     // also show when reading, where callers wait for it.
@@ -235,12 +316,13 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
   while (chan->out_first != NULL) {
     struct mst_chan_out *out = chan->out_first;
     const size_t before = out->sent;
-    const int rc = send_blob(chan, out->head, out->payload, &out->sent, 0, err);
+    const int rc = send_blob(chan, out->head, out->payload, out->lines,
+                             out->line_count, &out->sent, 0, err);
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {
       // Frames that were promised are lost: the peer must not go on.
-      mst_net_shutdown(chan->fd);
+      mst_chan_shut(chan);
       drop_queue(chan);
       return rc;
     }
@@ -305,6 +387,24 @@ static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   return 0;
 }
 
+// receive_some reads bytes, and a segment's descriptor if one may come along.
+static int64_t receive_some(struct mst_chan *chan, uint8_t *to, size_t n,
+                            int wait, int fds[MST_NET_FDS_MAX], size_t *count,
+                            int *lost, struct mst_err *err) {
+  if (chan->line == NULL) {
+    return chan->takes_maps
+               ? mst_net_recv_fds(chan->fd, to, n, wait, fds, count, lost, err)
+               : mst_net_recv(chan->fd, to, n, wait, err);
+  }
+  MST_ASSERT(!wait);
+  const int64_t got =
+      chan->line->ops->read(chan->line, to, n, &fds[0], lost, err);
+  *count = fds[0] >= 0;
+  if ((*count == 0 && !*lost) || chan->takes_maps) return got;
+  mst_net_close(&fds[0]);
+  return mst_err_set(err, MST_EPROTO, 0, NULL, "a segment that nobody expects");
+}
+
 // receive reads at most n bytes to the end of the buffer, and a segment if one comes along.
 static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
@@ -320,10 +420,7 @@ static int receive(struct mst_chan *chan, size_t n, int wait,
   int fds[MST_NET_FDS_MAX] = {-1};
   size_t count = 0;
   int lost = 0;
-  const int64_t got =
-      chan->takes_maps
-          ? mst_net_recv_fds(chan->fd, to, n, wait, fds, &count, &lost, err)
-          : mst_net_recv(chan->fd, to, n, wait, err);
+  const int64_t got = receive_some(chan, to, n, wait, fds, &count, &lost, err);
   if (got < 0) return (int)got;
   chan->in.len += (size_t)got;
   int rc = 0;
@@ -342,7 +439,12 @@ static int skip(struct mst_chan *chan, int wait, struct mst_err *err) {
   uint8_t bytes[16384];
   const size_t n =
       chan->skip < sizeof bytes ? (size_t)chan->skip : sizeof bytes;
-  const int64_t got = mst_net_recv(chan->fd, bytes, n, wait, err);
+  int fds[MST_NET_FDS_MAX] = {-1}, lost = 0;
+  size_t count = 0;
+  const int64_t got =
+      receive_some(chan, bytes, n, wait, fds, &count, &lost, err);
+  for (size_t i = 0; i < count; i++) // of the frame, or of its beginning
+    mst_net_close(&fds[i]);
   if (got == -MST_ECLOSED) chan->ended = 1;
   if (got < 0) return (int)got;
   chan->skip -= (uint64_t)got;
@@ -352,10 +454,10 @@ static int skip(struct mst_chan *chan, int wait, struct mst_err *err) {
 
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
   size_t want;
-  if (chan->skip > 0 && chan->fd >= 0) return skip(chan, wait, err);
+  if (chan->skip > 0 && mst_chan_is_open(chan)) return skip(chan, wait, err);
   int rc = bytes_wanted(chan, &want, err);
   if (rc != 0) return rc;
-  if (chan->fd < 0) {
+  if (!mst_chan_is_open(chan)) {
     chan->ended = 1;
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
   }

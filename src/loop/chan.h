@@ -1,4 +1,5 @@
-// chan: frames over one stream socket, both ways, without a thread of its own.
+// chan: frames over one stream socket, or a line in its place (line.h), both ways, without a thread
+// of its own.
 //
 // Incoming bytes stay in one buffer until their frames are taken, so a frame costs no copy after
 // the kernel's. As much of an outgoing frame as fits is sent at once; the rest waits in a queue for
@@ -15,6 +16,7 @@
 
 #include "base/mst_buf.h"
 #include "base/mst_err.h"
+#include "loop/line.h"
 #include "net/net.h"
 #include "share/blob.h"
 #include "share/segment.h"
@@ -32,7 +34,8 @@ struct mst_chan_out; // one queued frame
 struct mst_chan_map; // one received segment
 
 struct mst_chan {
-  int fd;                         // -1 when closed
+  int fd;                         // -1 when closed, or with a line
+  struct mst_line *line;          // with a reference; NULL: none
   struct mst_buf in;              // bytes from in_head on aren't taken yet
   size_t in_head;                 // start of the oldest frame not taken
   uint64_t in_origin;             // bytes of the stream before in.data[0]
@@ -53,8 +56,18 @@ struct mst_chan {
 
 // mst_chan_open takes over fd; the caller closes it by mst_chan_close.
 void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max);
+// mst_chan_open_line takes over a reference. All of what is said of a socket below holds for it;
+// its sends never wait.
+void mst_chan_open_line(struct mst_chan *chan, struct mst_line *line,
+                        uint64_t length_max);
+int mst_chan_is_open(const struct mst_chan *chan);
 // mst_chan_close shuts the socket down, closes it and frees both buffers.
 void mst_chan_close(struct mst_chan *chan);
+// mst_chan_shut ends it in both directions, also for copies in forked children.
+void mst_chan_shut(struct mst_chan *chan);
+// mst_chan_leave closes this process's copy and frees nothing: in a forked child, or where the
+// loops are given up.
+void mst_chan_leave(struct mst_chan *chan);
 
 // mst_chan_send queues one frame and sends what fits; it sets head->length from the payload.
 // payload may be NULL; a reference is taken if needed. fds go along with the first byte and stay
@@ -69,6 +82,12 @@ void mst_chan_close(struct mst_chan *chan);
 int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
                   struct mst_blob *payload, const int *fds, size_t fd_count,
                   int wait, struct mst_err *err);
+
+// mst_chan_send_ends sends a frame with `count` of these ends, which stay the caller's. Descriptors
+// go along as above; lines, of the link that the channel's own belongs to, may be queued.
+int mst_chan_send_ends(struct mst_chan *chan, struct mst_head *head,
+                       struct mst_blob *payload, const struct mst_ends *ends,
+                       size_t count, struct mst_err *err);
 
 // mst_chan_send_small is mst_chan_send for a few bytes, copied if queued.
 int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,

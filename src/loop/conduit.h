@@ -1,8 +1,9 @@
 // conduit: what a process has of a worker. Two streams of frames, and the bytes that the worker
 // prints. Data has calls and answers; control has a few small frames that don't wait behind data.
 //
-// This one is by descriptors, so both ends are on one machine: large vectors go along as
-// descriptors, and looking again and again for an answer costs less than sleeping until it comes.
+// It is by descriptors where both ends are on one machine: large vectors go along as descriptors,
+// and looking again and again for an answer costs less than sleeping until it comes. It is by lines
+// (line.h) where the worker is on another host.
 //
 // A conduit belongs to the thread that has its loops. Nothing here blocks. No R.
 #ifndef MST_CONDUIT_H
@@ -45,10 +46,11 @@ struct mst_conduit {
 void mst_conduit_init(struct mst_conduit *conduit, struct mst_loop *loop,
                       struct mst_loop *prints,
                       const struct mst_conduit_events *events, void *owner);
-// mst_conduit_open opens it, and gives the worker's ends: data, control, output. The caller hands
-// them to the worker, and closes its copies. 0, or -MST_ESYS, -MST_EMEM: then nothing is open.
-int mst_conduit_open(struct mst_conduit *conduit, int theirs[3],
-                     struct mst_err *err);
+// mst_conduit_open opens it, and gives the worker's ends: data, control, output. The caller sends
+// them over `over` (NULL: by itself), and closes its copies. 0, or -MST_ESYS, -MST_EMEM: then
+// nothing is open.
+int mst_conduit_open(struct mst_conduit *conduit, const struct mst_chan *over,
+                     struct mst_ends *theirs, struct mst_err *err);
 // mst_conduit_close closes all, without harm if it isn't open; the worker sees the end of both
 // streams even if other processes have copies of their descriptors. It may be opened again.
 void mst_conduit_close(struct mst_conduit *conduit);
@@ -69,13 +71,14 @@ int mst_conduit_queued(const struct mst_conduit *conduit);
 void mst_conduit_flush(struct mst_conduit *conduit);
 
 // mst_conduit_say sends a frame of control. -MST_ECLOSED if it isn't open; else as mst_chan_send.
-// mst_conduit_says: the last one hasn't been sent whole. mst_conduit_pass sends a descriptor along,
-// which stays the caller's: only to a worker on this machine.
+// mst_conduit_says: the last one hasn't been sent whole. mst_conduit_pass makes a channel, for
+// small frames, whose other end goes to the worker along with the frame; after an error there is
+// none.
 int mst_conduit_say(struct mst_conduit *conduit, struct mst_head *head,
                     const void *payload, size_t n, struct mst_err *err);
 int mst_conduit_says(const struct mst_conduit *conduit);
-int mst_conduit_pass(struct mst_conduit *conduit, struct mst_head *head, int fd,
-                     struct mst_err *err);
+int mst_conduit_pass(struct mst_conduit *conduit, struct mst_head *head,
+                     struct mst_chan *chan, struct mst_err *err);
 
 // mst_conduit_fill reads what is there, see mst_chan_fill.
 int mst_conduit_fill(struct mst_conduit *conduit, struct mst_err *err);
@@ -97,7 +100,9 @@ void mst_conduit_cut_control(struct mst_conduit *conduit);
 
 // mst_conduit_drain gives what was printed until now to the owner.
 void mst_conduit_drain(struct mst_conduit *conduit);
-// mst_conduit_spins tells whether an answer may come sooner than a sleeping thread wakes up.
-int mst_conduit_spins(const struct mst_conduit *conduit);
+// mst_conduit_is_far: the worker is on another host. mst_conduit_soon_ns gives how soon it can
+// answer at best: 0 for at once, INT64_MAX if that is unknown.
+int mst_conduit_is_far(const struct mst_conduit *conduit);
+int64_t mst_conduit_soon_ns(const struct mst_conduit *conduit);
 
 #endif

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 
 #include "base/mst_assert.h"
+#include "loop/line.h"
 #include "loop/loop_int.h"
+
+#define SLOT_LINE SIZE_MAX
 
 static const struct mst_loop_ops *ops_of(enum mst_loop_backend backend) {
   switch (backend) {
@@ -82,7 +85,13 @@ static int take_slot(struct mst_loop *loop, size_t *slot) {
 
 int mst_loop_add(struct mst_loop *loop, struct mst_io *io,
                  struct mst_err *err) {
-  MST_ASSERT(io->slot == 0 && io->fd >= 0 && io->ready != NULL);
+  MST_ASSERT(io->slot == 0 && io->ready != NULL);
+  if (io->line != NULL) {
+    io->slot = SLOT_LINE;
+    io->line->ops->want(io->line, io, io->wanted);
+    return 0;
+  }
+  MST_ASSERT(io->fd >= 0);
   size_t slot;
   if (take_slot(loop, &slot) != 0) {
     return mst_err_set(err, MST_EMEM, 0, "realloc",
@@ -102,12 +111,21 @@ int mst_loop_add(struct mst_loop *loop, struct mst_io *io,
 int mst_loop_want(struct mst_loop *loop, struct mst_io *io, uint32_t wanted,
                   struct mst_err *err) {
   if (io->slot == 0 || io->wanted == wanted) return 0;
+  if (io->line != NULL) {
+    io->line->ops->want(io->line, io, wanted);
+    return 0;
+  }
   io->wanted = wanted;
   return loop->ops->change(loop, io, err);
 }
 
 void mst_loop_remove(struct mst_loop *loop, struct mst_io *io) {
   if (io->slot == 0) return;
+  if (io->line != NULL) {
+    io->slot = 0;
+    io->line->ops->want(io->line, NULL, 0);
+    return;
+  }
   MST_ASSERT(loop->ios[io->slot] == io);
   loop->ops->remove(loop, io);
   loop->ios[io->slot] = NULL;

@@ -20,12 +20,14 @@ struct mst_io;
 // Called from mst_loop_run with what is ready. It may add, change and remove ios, its own included.
 typedef void (*mst_io_ready)(struct mst_io *io, uint32_t ready);
 
+struct mst_line;
 struct mst_io {
-  int fd;
-  uint32_t wanted;    // MST_READABLE, MST_WRITABLE or both
-  mst_io_ready ready; // set by the owner before the io is added
-  void *owner;        // for ready
-  size_t slot;        // the loop's own; 0 when not added
+  int fd;                // -1: it has a line
+  struct mst_line *line; // or NULL
+  uint32_t wanted;       // MST_READABLE, MST_WRITABLE or both
+  mst_io_ready ready;    // set by the owner before the io is added
+  void *owner;           // for ready
+  size_t slot;           // the loop's own; 0 when not added
 };
 
 struct mst_loop;

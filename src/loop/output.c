@@ -12,17 +12,41 @@ static void output_ready(struct mst_io *io, uint32_t ready) {
   mst_output_drain(io->owner);
 }
 
+static void set_io(struct mst_output *output, struct mst_loop *loop, int fd,
+                   struct mst_line *line) {
+  output->loop = loop;
+  output->io = (struct mst_io){.fd = fd,
+                               .line = line,
+                               .wanted = MST_READABLE,
+                               .ready = output_ready,
+                               .owner = output};
+  output->in_line = 0;
+}
+
 int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
                     struct mst_err *err) {
-  output->loop = loop;
-  output->io.fd = fd;
-  output->io.wanted = MST_READABLE;
-  output->io.ready = output_ready;
-  output->io.owner = output;
-  output->in_line = 0;
+  set_io(output, loop, fd, NULL);
   const int rc = mst_loop_add(loop, &output->io, err);
   if (rc != 0) mst_net_close(&output->io.fd);
   return rc;
+}
+
+void mst_output_open_line(struct mst_output *output, struct mst_loop *loop,
+                          struct mst_line *line) {
+  set_io(output, loop, -1, line);
+  (void)mst_loop_add(loop, &output->io, NULL);
+}
+
+static int is_open(const struct mst_output *output) {
+  return output->io.fd >= 0 || output->io.line != NULL;
+}
+
+static int64_t read_some(struct mst_output *output, char *bytes, size_t n) {
+  int fd = -1, lost;
+  if (output->io.line == NULL)
+    return mst_net_read(output->io.fd, bytes, n, NULL);
+  return output->io.line->ops->read(output->io.line, bytes, n, &fd, &lost,
+                                    NULL);
 }
 
 // end_lines replaces NULs that end a line by newlines, in place, and drops the other NULs. Returns
@@ -40,8 +64,9 @@ static size_t end_lines(struct mst_output *output, char *bytes, size_t n) {
 void mst_output_drain(struct mst_output *output) {
   char bytes[16384];
   size_t all = 0;
-  while (output->io.fd >= 0 && all < DRAIN_MAX) {
-    const int64_t got = mst_net_read(output->io.fd, bytes, sizeof bytes, NULL);
+  // What a line holds is bounded already.
+  while (is_open(output) && (all < DRAIN_MAX || output->io.line != NULL)) {
+    const int64_t got = read_some(output, bytes, sizeof bytes);
     if (got == -MST_EAGAIN) return;
     if (got < 0) {
       mst_output_close(output);
@@ -56,7 +81,16 @@ void mst_output_drain(struct mst_output *output) {
 }
 
 void mst_output_close(struct mst_output *output) {
-  if (output->io.fd < 0 || output->loop == NULL) return;
+  struct mst_line *line = output->io.line;
+  if (!is_open(output) || output->loop == NULL) return;
   mst_loop_remove(output->loop, &output->io);
+  output->io.line = NULL;
+  mst_net_close(&output->io.fd);
+  if (line != NULL) line->ops->release(line);
+}
+
+void mst_output_leave(struct mst_output *output) {
+  output->io.slot = 0;
+  output->io.line = NULL;
   mst_net_close(&output->io.fd);
 }

@@ -10,6 +10,7 @@
 #define MST_OUTPUT_H
 
 #include "base/mst_tail.h"
+#include "loop/line.h"
 #include "loop/loop.h"
 
 // Called with output as it comes, NULs included.
@@ -28,10 +29,15 @@ struct mst_output {
 // loop's error; then fd is closed.
 int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
                     struct mst_err *err);
+// mst_output_open_line is the same for a line, whose reference it takes over.
+void mst_output_open_line(struct mst_output *output, struct mst_loop *loop,
+                          struct mst_line *line);
 // mst_output_drain reads without waiting, at most 1 MiB, so that a process that prints without end
 // can't keep the reader here. It reads everything written before the call: no pipe holds more.
 void mst_output_drain(struct mst_output *output);
 // mst_output_close stops watching and closes; the tail can still be read.
 void mst_output_close(struct mst_output *output);
+// mst_output_leave closes this process's copy: in a forked child, or where the loop is given up.
+void mst_output_leave(struct mst_output *output);
 
 #endif

@@ -65,7 +65,7 @@ int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
 // mst_net_read reads from a non-blocking pipe; results as mst_net_recv.
 int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err);
 
-// mst_net_write writes to a non-blocking pipe, for a thread that blocks SIGPIPE. Bytes written
+// mst_net_write writes to a non-blocking pipe, without SIGPIPE. Bytes written
 // (> 0), -MST_EAGAIN, -MST_ECLOSED if nobody reads it any more, -MST_ESYS.
 int64_t mst_net_write(int fd, const void *bytes, size_t n, struct mst_err *err);
 // mst_net_unread gives how many bytes wait to be read from a socket or a pipe, 0 if that is

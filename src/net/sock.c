@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -171,11 +173,28 @@ int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err) {
   return recv_done(read(fd, bytes, n), "read", err);
 }
 
+// write_quietly writes without SIGPIPE, for which R has a handler that jumps.
+static ssize_t write_quietly(int fd, const void *bytes, size_t n) {
+  sigset_t pipes, before, now;
+  int taken;
+  (void)sigemptyset(&pipes);
+  (void)sigaddset(&pipes, SIGPIPE);
+  (void)pthread_sigmask(SIG_BLOCK, &pipes, &before);
+  const ssize_t sent = write(fd, bytes, n);
+  const int failed = errno;
+  if (sent < 0 && failed == EPIPE && sigpending(&now) == 0 &&
+      sigismember(&now, SIGPIPE) == 1 && sigismember(&before, SIGPIPE) == 0)
+    (void)sigwait(&pipes, &taken);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  errno = failed;
+  return sent;
+}
+
 int64_t mst_net_write(int fd, const void *bytes, size_t n,
                       struct mst_err *err) {
   ssize_t sent;
   do {
-    sent = write(fd, bytes, n);
+    sent = write_quietly(fd, bytes, n);
   } while (sent < 0 && errno == EINTR);
   if (sent > 0) return (int64_t)sent;
   if (sent == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return -MST_EAGAIN;
@@ -193,7 +212,8 @@ size_t mst_net_unread(int fd) {
 
 int mst_net_is_closed(int fd) {
   struct pollfd polled = {.fd = fd};
-  return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLHUP | POLLERR)) != 0;
+  return poll(&polled, 1, 0) == 1 &&
+         (polled.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 void mst_net_unblock(int fd) {

@@ -11,8 +11,8 @@ static void break_peer(struct mst_peer *peer) {
   mst_conduit_break(&peer->conduit);
   mst_net_shutdown(peer->standby.chan.fd);
   mst_net_shutdown(peer->next_standby.chan.fd);
-  mst_net_close(&peer->standby.chan.fd);
-  mst_net_close(&peer->next_standby.chan.fd);
+  mst_chan_leave(&peer->standby.chan);
+  mst_chan_leave(&peer->next_standby.chan);
 }
 
 static void break_cluster(struct mst_cluster *cluster) {

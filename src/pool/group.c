@@ -34,6 +34,31 @@ void mst_cluster_reap(struct mst_cluster *cluster) {
   }
 }
 
+void mst_session_news(void *owner, const struct mst_news *news) {
+  struct mst_session *session = owner;
+  struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->id != news->of.cluster) {
+    cluster = cluster->next;
+  }
+  if (cluster == NULL || news->of.worker >= cluster->calls.pool.count ||
+      news->of.epoch != cluster->calls.pool.workers[news->of.worker]->epoch) {
+    return; // of a freed cluster, or of an earlier incarnation
+  }
+  static const enum mst_event_kind kinds[] = {
+      [MST_NEWS_FORKED] = MST_EV_FORKED,
+      [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
+      [MST_NEWS_EXITED] = MST_EV_EXITED};
+  if (news->kind == MST_NEWS_EXITED) {
+    mst_calls_heard(&cluster->calls, news->of.worker, mst_clock_now());
+    mst_peer_exited(cluster->peers[news->of.worker]);
+  }
+  const struct mst_event event = {.kind = kinds[news->kind],
+                                  .worker = news->of.worker,
+                                  .how = news->how,
+                                  .number = news->number};
+  mst_calls_event(&cluster->calls, &event, mst_clock_now());
+}
+
 // orphan_event: for a worker whose end no launcher will report, whether it never started, or has
 // ended (its channel ended, or it was to be killed). MST_EV_TICK: neither.
 static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
@@ -152,10 +177,10 @@ static void release_left(const struct mst_cluster *cluster,
   }
 }
 
-void mst_cluster_look_at_sites(struct mst_cluster *cluster) {
+void mst_cluster_look_at_sites(struct mst_cluster *cluster, int64_t now_ns) {
   for (uint32_t g = 0; g < cluster->group_count; g++)
     mst_group_look(cluster, &cluster->groups[g]);
-  mst_calls_look_at_sites(&cluster->calls, mst_clock_now());
+  mst_calls_look_at_sites(&cluster->calls, now_ns);
   for (uint32_t g = 0; g < cluster->group_count; g++)
     release_left(cluster, &cluster->groups[g]);
 }
@@ -170,7 +195,7 @@ void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
   group->launcher = launcher;
   group->adopted = 1;
   (void)mst_site_tell(group->site, MST_SITE_SERVED, 0, mst_clock_now());
-  mst_cluster_look_at_sites(cluster);
+  mst_cluster_look_at_sites(cluster, mst_clock_now());
   mst_cluster_scale_soon(cluster); // it may have to be given back
 }
 

@@ -93,7 +93,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   peer->worker->journal.keeps = peer->host != &peer->cluster->session->here;
   mst_tail_free(
       &peer->conduit.output.tail); // its last words were for users until now
-  if (peer->standby.chan.fd >= 0) {
+  if (mst_chan_is_open(&peer->standby.chan)) {
     rc = mst_standby_launch(peer, err);
   } else {
     rc = launcher->launch(launcher, &of, &peer->conduit, err);
@@ -114,7 +114,8 @@ void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_standby_unask(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
-  if (peer->standby.chan.fd >= 0) return; // the standby will use its directory
+  if (mst_chan_is_open(&peer->standby.chan))
+    return; // the standby will use its directory
   free(peer->tempdir);
   peer->tempdir = NULL;
 }
@@ -123,8 +124,9 @@ void mst_peer_let_go(struct mst_peer *peer) {
 
 void mst_peer_exited(struct mst_peer *peer) {
   if (peer->conduit.held) mst_peer_read_out(peer);
-  mst_conduit_drain(&peer->conduit);      // its last output
-  if (peer->standby.chan.fd >= 0) return; // the standby uses its directory
+  mst_conduit_drain(&peer->conduit); // its last output
+  if (mst_chan_is_open(&peer->standby.chan))
+    return; // the standby uses its directory
   mst_peer_remove_directory(peer);
 }
 
@@ -178,8 +180,8 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
     mst_conduit_close(&peer->conduit);
   } else {
     mst_conduit_leave(&peer->conduit);
-    mst_net_close(&peer->standby.chan.fd);
-    mst_net_close(&peer->next_standby.chan.fd);
+    mst_chan_leave(&peer->standby.chan);
+    mst_chan_leave(&peer->next_standby.chan);
   }
   mst_tail_free(&peer->conduit.output.tail);
   free(peer->tempdir);

@@ -80,7 +80,7 @@ static void act(struct mst_cluster *cluster, int64_t now_ns) {
     if (what == MST_SCALE_NOTHING) continue;
     (void)mst_site_tell(cluster->groups[g].site, facts[what], 0, now_ns);
   }
-  mst_cluster_look_at_sites(cluster);
+  mst_cluster_look_at_sites(cluster, now_ns);
 }
 
 static int is_left(const struct mst_cluster *cluster) {

@@ -76,6 +76,7 @@ void mst_session_close(struct mst_session *session) {
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
   mst_trash_free(session);
+  mst_links_end(&session->links);
   mst_loop_remove(session->loop, &session->prints_io);
   if (session->prints != session->loop) mst_loop_close(session->prints);
   mst_loop_close(session->loop);
@@ -189,35 +190,12 @@ void mst_cluster_carry_out(struct mst_cluster *cluster) {
 
 int mst_session_serve(struct mst_session *session) {
   const int rc = mst_loop_run(session->loop, 0, NULL);
+  if (session->links.first != NULL)
+    mst_links_deliver(&session->links, mst_clock_now());
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next)
     mst_cluster_carry_out(cluster);
   return rc;
-}
-
-void mst_session_news(void *owner, const struct mst_news *news) {
-  struct mst_session *session = owner;
-  struct mst_cluster *cluster = session->clusters;
-  while (cluster != NULL && cluster->id != news->of.cluster) {
-    cluster = cluster->next;
-  }
-  if (cluster == NULL || news->of.worker >= cluster->calls.pool.count ||
-      news->of.epoch != cluster->calls.pool.workers[news->of.worker]->epoch) {
-    return; // of a freed cluster, or of an earlier incarnation
-  }
-  static const enum mst_event_kind kinds[] = {
-      [MST_NEWS_FORKED] = MST_EV_FORKED,
-      [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
-      [MST_NEWS_EXITED] = MST_EV_EXITED};
-  if (news->kind == MST_NEWS_EXITED) {
-    mst_calls_heard(&cluster->calls, news->of.worker, mst_clock_now());
-    mst_peer_exited(cluster->peers[news->of.worker]);
-  }
-  const struct mst_event event = {.kind = kinds[news->kind],
-                                  .worker = news->of.worker,
-                                  .how = news->how,
-                                  .number = news->number};
-  mst_calls_event(&cluster->calls, &event, mst_clock_now());
 }
 
 void mst_session_heal(struct mst_session *session) {
@@ -225,7 +203,7 @@ void mst_session_heal(struct mst_session *session) {
   const int64_t slept_ns = now_ns - session->listened_ns;
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    mst_cluster_look_at_sites(cluster);
+    mst_cluster_look_at_sites(cluster, now_ns);
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
     mst_cluster_carry_out(cluster); // heals workers lost by now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
@@ -283,7 +261,9 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
   }
   if (session->trash != NULL && ms > 0)
     ms = mst_clock_ms_until(session->trash_ns, ms);
-  return ms;
+  if (session->links.first == NULL) return ms;
+  if (mst_links_have_news(&session->links)) return 0;
+  return mst_clock_ms_until(mst_links_due_ns(&session->links), ms);
 }
 
 int mst_session_run(struct mst_session *session, int timeout_ms,
@@ -295,6 +275,8 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
   MST_ASSERT(!mst_fault("pool.assert"));
   const int rc =
       mst_loop_run(session->loop, sleep_ms(session, timeout_ms), err);
+  if (session->links.first != NULL)
+    mst_links_deliver(&session->links, mst_clock_now());
   let_time_pass(session);
   return rc < 0 ? rc : 0;
 }
@@ -327,8 +309,11 @@ static int stand_in(void *owner, int *fd) {
   }
   *fd = mst_loop_fd(session->prints);
   const int most_ms = *fd < 0 ? PRINTS_LOOK_MS : SLEEP_MS_MAX;
-  const int64_t scale_ns = mst_session_scale_ns(session);
-  if (scale_ns != INT64_MAX) return mst_clock_ms_until(scale_ns, most_ms);
+  mst_links_tidy(&session->links, mst_clock_now());
+  int64_t due_ns = mst_session_scale_ns(session);
+  const int64_t links_ns = mst_links_due_ns(&session->links);
+  if (links_ns < due_ns) due_ns = links_ns;
+  if (due_ns != INT64_MAX) return mst_clock_ms_until(due_ns, most_ms);
   return *fd < 0 ? PRINTS_LOOK_MS : -1;
 }
 

@@ -14,6 +14,7 @@
 #include "base/mst_err.h"
 #include "base/mst_log.h"
 #include "fork/fork.h"
+#include "host/link.h"
 #include "loop/conduit.h"
 #include "loop/io_thread.h"
 #include "loop/loop.h"
@@ -68,6 +69,7 @@ struct mst_peer {
 struct mst_trash;
 
 struct mst_session {
+  struct mst_links links; // to other hosts
   struct mst_loop *loop;
   struct mst_loop *prints;         // for output pipes; may be the same
   struct mst_io prints_io;         // watches prints in loop
@@ -77,7 +79,7 @@ struct mst_session {
   uint32_t cluster_id;          // the last one given
   // Waits for several peers that ended without a check of the sockets.
   uint32_t unheard;
-  struct mst_spin spin;
+  struct mst_spin spin, spin_far;
   int64_t reap_ns;     // when launchers were last asked to reap
   int64_t listened_ns; // when the session last ran
   // Losses of workers, for the user; oldest first.
@@ -206,7 +208,7 @@ void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
 // mst_cluster_look_at_sites: something was told to a site. Workers move, wait and are launched as
 // it says; hosts that all have left are released. It is done whenever the session runs.
-void mst_cluster_look_at_sites(struct mst_cluster *cluster);
+void mst_cluster_look_at_sites(struct mst_cluster *cluster, int64_t now_ns);
 // mst_cluster_waiting gives the number of workers that wait for the group's host.
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
                              const struct mst_group *group);
@@ -261,6 +263,10 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 // mst_peer_poll reads what one worker has sent, without waiting.
 void mst_peer_poll(struct mst_peer *peer);
 
+// mst_peers_spin_ns gives how long to poll n peers for an answer before the wait for it, 0: not at
+// all. Otherwise tell *spin afterwards, by mst_spin_end, whether it came.
+int64_t mst_peers_spin_ns(struct mst_peer *const *peers, uint32_t n,
+                          struct mst_spin **spin);
 // mst_peer_wait waits up to timeout_ms until one of n peers has a whole answer for this verb.
 // Returns the index (in peers) of the oldest answer; -MST_EAGAIN if there is none yet; -MST_ECLOSED
 // if there is none and *lost is a lost peer that owes one (peers that owe nothing are ignored);

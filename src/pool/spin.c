@@ -1,6 +1,11 @@
 // When to look again and again instead of sleeping. The contract is in spin.h.
 #include "pool/spin.h"
 
+int64_t mst_spin_ns(int64_t soon_ns) {
+  if (soon_ns > MST_SPIN_FAR_NS / 2 - MST_SPIN_NS) return 0;
+  return soon_ns == 0 ? MST_SPIN_NS : 2 * (soon_ns + MST_SPIN_NS);
+}
+
 int mst_spin_begin(struct mst_spin *spin) {
   if (spin->pause == 0) return 1;
   spin->pause--;

@@ -25,7 +25,7 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_launcher *home = standby->home;
   const int launching = standby->launching;
   const uint32_t epoch = standby->epoch;
-  if (standby->chan.fd < 0) return;
+  if (!mst_chan_is_open(&standby->chan)) return;
   mst_loop_remove(session->loop, &standby->io);
   mst_chan_close(&standby->chan);
   // If this process adopts the standby, it must be waited for.
@@ -36,7 +36,7 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
 }
 
 static void forget_made(struct mst_peer *peer) {
-  if (peer->standby.chan.fd < 0) return;
+  if (!mst_chan_is_open(&peer->standby.chan)) return;
   let_go(peer, &peer->standby);
   // the worker still uses its directory
   if (peer->worker->has_process) return;
@@ -78,7 +78,7 @@ static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_proc_msg msg;
   const int rc = mst_chan_fill(&standby->chan, 0, NULL);
   int found = 0;
-  while (rc == 1 && standby->chan.fd >= 0 &&
+  while (rc == 1 && mst_chan_is_open(&standby->chan) &&
          (found = mst_chan_peek(&standby->chan, &frame, NULL)) == 1) {
     const int says = frame.head.kind == MST_KIND_FORKED &&
                      mst_proc_msg_decode(frame.payload,
@@ -113,6 +113,7 @@ static void refuse(struct mst_peer *peer, enum mst_refusal why) {
 // watch has the loop report when the standby can be read.
 static int watch(struct mst_peer *peer, struct mst_standby *standby) {
   standby->io = (struct mst_io){.fd = standby->chan.fd,
+                                .line = standby->chan.line,
                                 .wanted = MST_READABLE,
                                 .ready = is_ready,
                                 .owner = peer};
@@ -125,23 +126,18 @@ void mst_standby_ask(struct mst_peer *peer) {
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
                           .epoch = peer->worker->epoch};
-  int pair[2];
   let_go(peer, next);
   if (!peer->hello.forked || peer->launcher == NULL ||
       peer->launcher->adopt == NULL) {
     refuse(peer, MST_REFUSED_EVER);
     return;
   }
-  if (mst_net_pair(pair, NULL) != 0) {
+  if (mst_conduit_pass(&peer->conduit, &head, &next->chan, NULL) != 0) {
     refuse(peer, MST_REFUSED_SHORT);
     return;
   }
-  mst_net_raise(&pair[0]);
-  mst_chan_open(&next->chan, pair[0], MST_FRAME_MAX_CONTROL);
   next->home = peer->launcher;
   int rc = watch(peer, next);
-  if (rc == 0) rc = mst_conduit_pass(&peer->conduit, &head, pair[1], NULL);
-  mst_net_close(&pair[1]);
   head.kind = MST_KIND_CHECKPOINT;
   if (rc == 0) rc = mst_conduit_send(&peer->conduit, &head, NULL, NULL);
   if (rc != 0) refuse(peer, MST_REFUSED_SHORT);
@@ -155,7 +151,7 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
     made.sys_errno = EPROTO;
   }
   // A standby that has ended already can't replace anybody.
-  if (made.sys_errno != 0 || next->chan.fd < 0) {
+  if (made.sys_errno != 0 || !mst_chan_is_open(&next->chan)) {
     refuse(peer, made.sys_errno == ENOSYS    ? MST_REFUSED_EVER
                  : made.sys_errno == EDEADLK ? MST_REFUSED_YET
                                              : MST_REFUSED_SHORT);
@@ -174,31 +170,30 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
                          (int64_t)made.cost_ns, mst_clock_now());
 }
 
-// send_place tells the standby to replace the worker; fds: the worker's ends.
+// send_place tells the standby to replace the worker.
 static int send_place(struct mst_standby *standby, struct mst_peer *peer,
-                      const int fds[3], struct mst_err *err) {
+                      const struct mst_ends *theirs, struct mst_err *err) {
   const struct mst_incarnation of = mst_peer_incarnation(peer);
   struct mst_head head = {.kind = MST_KIND_FORK,
                           .cluster = of.cluster,
                           .worker = of.worker,
                           .epoch = of.epoch};
-  return mst_chan_send(&standby->chan, &head, NULL, fds, 3, 0, err);
+  return mst_chan_send_ends(&standby->chan, &head, NULL, theirs, 3, err);
 }
 
 int mst_standby_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_standby *standby = &peer->standby;
   const uint32_t epoch = peer->worker->epoch;
   const pid_t pid = standby->pid;
-  int theirs[3];
-  int rc = mst_conduit_open(&peer->conduit, theirs, err);
+  struct mst_ends theirs;
+  int rc = mst_conduit_open(&peer->conduit, &standby->chan, &theirs, err);
   if (rc != 0) return rc;
   peer->launcher = standby->home;
   peer->host = standby->home->host;
   standby->epoch = epoch;
   if (pid != 0) adopt(peer, standby, pid);
-  rc = send_place(standby, peer, theirs, err);
-  for (int i = 0; i < 3; i++)
-    mst_net_close(&theirs[i]);
+  rc = send_place(standby, peer, &theirs, err);
+  mst_ends_close(&theirs);
   if (rc != 0) {
     mst_conduit_close(&peer->conduit);
     return rc;

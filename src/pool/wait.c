@@ -114,12 +114,27 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *caller,
   return first;
 }
 
-// spin polls without sleep. A single worker's socket is read directly, which saves a system call;
-// for several it runs the loop.
-static int spin(struct mst_peer *const *peers, uint32_t n, const void *caller,
-                uint32_t *lost) {
+int64_t mst_peers_spin_ns(struct mst_peer *const *peers, uint32_t n,
+                          struct mst_spin **spin) {
   struct mst_session *session = peers[0]->cluster->session;
-  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+  int64_t most_ns = 0;
+  *spin = &session->spin;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct mst_conduit *conduit = &peers[i]->conduit;
+    const int64_t ns = mst_spin_ns(mst_conduit_soon_ns(conduit));
+    if (ns == 0) return 0;
+    if (mst_conduit_is_far(conduit)) *spin = &session->spin_far;
+    if (ns > most_ns) most_ns = ns;
+  }
+  return mst_spin_begin(*spin) ? most_ns : 0;
+}
+
+// poll_for polls without sleep. A single worker's channel is read directly, which saves a system
+// call; for several it runs the loop.
+static int poll_for(int64_t ns, struct mst_peer *const *peers, uint32_t n,
+                    const void *caller, uint32_t *lost) {
+  struct mst_session *session = peers[0]->cluster->session;
+  const int64_t end_ns = mst_clock_now() + ns;
   int found;
   do {
     if (n == 1) {
@@ -129,14 +144,7 @@ static int spin(struct mst_peer *const *peers, uint32_t n, const void *caller,
     }
     found = look(peers, n, caller, lost);
   } while (found == -MST_EAGAIN && mst_clock_now() < end_ns);
-  mst_spin_end(&session->spin, found != -MST_EAGAIN);
   return found;
-}
-
-static int all_spin(struct mst_peer *const *peers, uint32_t n) {
-  while (n > 0 && mst_conduit_spins(&peers[n - 1]->conduit))
-    n--;
-  return n == 0;
 }
 
 // listen_between checks the sockets now and then while answers that are already there end each
@@ -182,8 +190,11 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
     return listen_between(peers, n, caller, found, lost);
   }
   session->unheard = 0;
-  if (all_spin(peers, n) && mst_spin_begin(&session->spin)) {
-    found = spin(peers, n, caller, lost);
+  struct mst_spin *spin;
+  const int64_t spin_ns = mst_peers_spin_ns(peers, n, &spin);
+  if (spin_ns > 0) {
+    found = poll_for(spin_ns, peers, n, caller, lost);
+    mst_spin_end(spin, found != -MST_EAGAIN);
     if (found != -MST_EAGAIN) return found;
   }
   const int rc = mst_session_run(session, timeout_ms, err);

@@ -1,14 +1,16 @@
-// wire/piece: what two relays say to each other (host/relay.h). Pure; wire.h's conventions hold
-// here too: encoders assert ranges, decoders check them.
+// wire/piece: what the two ends of a link say to each other (host/link.h, host/relay.h). Pure;
+// wire.h's conventions hold here too: encoders assert ranges, decoders check them.
 //
 // The link between two hosts is a pair of byte streams that carries many streams at once, in
 // pieces: a header of 12 bytes and at most 64 KiB. The bytes of all DATA pieces of a stream, one
-// after another, are what one relay read from its descriptor and the other writes to its own.
+// after another, are what one end was given, and what the other gives to its reader.
 #ifndef MST_PIECE_H
 #define MST_PIECE_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "wire/stream.h"
 
 #define MST_PIECE_MAGIC 0xD7u
 #define MST_PIECE_HEAD_BYTES 12u
@@ -45,14 +47,7 @@ int mst_piece_decode(const uint8_t *bytes, size_t n, struct mst_piece *piece);
 void mst_piece_word_encode(uint64_t word, uint8_t out[MST_PIECE_WORD_BYTES]);
 uint64_t mst_piece_word_decode(const uint8_t bytes[MST_PIECE_WORD_BYTES]);
 
-// ATTACH: what a descriptor that goes along is. A new stream is opened by whoever sends this.
-enum mst_stream_class {
-  MST_STREAM_CONTROL =
-      1, // a socket for small frames, which don't wait behind others
-  MST_STREAM_DATA = 2,   // a socket for frames of any size
-  MST_STREAM_OUTPUT = 3, // a pipe: its bytes go to the sender of the ATTACH
-  MST_STREAM_SEGMENT = 4 // shared memory: its bytes come from the sender
-};
+// ATTACH: what goes along. A new stream is opened by whoever sends this.
 struct mst_attached {
   uint8_t class;   // enum mst_stream_class
   uint8_t known;   // SEGMENT: the stream was opened before, for another frame

@@ -47,11 +47,11 @@ static void put_off(void *owner, int64_t later_ns) {
 }
 
 static void open_again(void) {
-  int theirs[3];
-  CHECK_INT(mst_conduit_open(&conduit, theirs, NULL), 0);
-  mst_chan_open(&data, theirs[0], MST_FRAME_MAX);
-  mst_chan_open(&control, theirs[1], MST_FRAME_MAX_CONTROL);
-  output = theirs[2];
+  struct mst_ends theirs;
+  CHECK_INT(mst_conduit_open(&conduit, NULL, &theirs, NULL), 0);
+  mst_chan_open(&data, theirs.fds[0], MST_FRAME_MAX);
+  mst_chan_open(&control, theirs.fds[1], MST_FRAME_MAX_CONTROL);
+  output = theirs.fds[2];
 }
 
 static void open_it(void) {
@@ -227,14 +227,14 @@ TEST("A worker sees the end of what is cut, and of all that is closed") {
 
 static void open_without(const char *point, int nth) {
   struct mst_err err;
-  int theirs[3];
+  struct mst_ends theirs;
   mst_err_clear(&err);
   (void)mst_fault_arm(point, nth, EMFILE);
-  CHECK_INT(mst_conduit_open(&conduit, theirs, &err), -MST_ESYS);
+  CHECK_INT(mst_conduit_open(&conduit, NULL, &theirs, &err), -MST_ESYS);
   CHECK_INT(mst_fault_arm(point, 0, 0), nth);
   CHECK_INT(err.sys_errno, EMFILE);
   for (int i = 0; i < 3; i++)
-    CHECK_INT(theirs[i], -1);
+    CHECK_INT(theirs.fds[i], -1);
   CHECK_INT(conduit.data.fd, -1);
   CHECK_INT(conduit.control.fd, -1);
   CHECK_INT(conduit.output.io.fd, -1);

@@ -45,10 +45,10 @@ TEST("A segment for several workers crosses the link once") {
     CHECK_INT(mst_chan_send(&workers[i].data[0], &head, blob, NULL, 0, 0, NULL),
               0);
   }
-  const uint64_t before = relays[0]->mux.flight.sent;
+  const uint64_t before = session->mux.flight.sent;
   for (uint32_t i = 0; i < WORKERS; i++)
     check_segment(&workers[i].data[1], i + 1, BYTES, 3);
-  CHECK(relays[0]->mux.flight.sent - before < BYTES + BYTES / 4);
+  CHECK(session->mux.flight.sent - before < BYTES + BYTES / 4);
   mst_blob_release(blob);
   for (uint32_t i = 0; i < WORKERS; i++)
     close_worker(&workers[i]);
@@ -96,7 +96,7 @@ TEST("When a worker closes its ends the session sees that, and the other way "
   close_side(&two, 0);
   UNTIL(has_ended(&two.data[1]) && has_ended(&two.control[1]));
   // Nobody reads its output any more.
-  UNTIL(write(two.output[1], "x", 1) < 0);
+  UNTIL(write(two.output_there, "x", 1) < 0);
   CHECK_INT(errno, EPIPE);
   close_side(&one, 0);
   close_side(&two, 1);
@@ -108,12 +108,11 @@ TEST("A stream is over when the session closes it, though a child of the "
   struct worker worker;
   open_link();
   start_server();
-  const size_t before = relays[0]->mux.count;
+  const size_t before = session->mux.count;
   start_worker(&worker, 0);
-  CHECK_INT(relays[0]->mux.count, before + 3);
+  CHECK_INT(session->mux.count, before + 3);
   close_side(&worker, 0); // the worker's ends stay open
-  UNTIL(relays[0]->mux.count == before &&
-        relays[1]->mux.count == before);
+  UNTIL(session->mux.count == before && relay->mux.count == before);
   close_side(&worker, 1);
   close_link();
 }
@@ -123,10 +122,10 @@ TEST("When the link breaks all ends are closed, on both sides") {
   open_link();
   start_server();
   start_worker(&worker, 0);
-  close_relay(1);
+  close_host();
   UNTIL(failures[0] != 0);
   CHECK_INT(failures[0], -MST_ECLOSED);
-  close_relay(0);
+  close_session();
   for (int side = 0; side < 2; side++) {
     UNTIL(has_ended(&worker.data[side]) && has_ended(&worker.control[side]) &&
           has_ended(&server[side]) && has_ended(&first[side]));
@@ -135,12 +134,11 @@ TEST("When the link breaks all ends are closed, on both sides") {
   close_link();
 }
 
-TEST("The end of the first stream ends both relays") {
+TEST("A session that closes the link ends the relay, and its channels") {
   open_link();
-  mst_chan_close(&first[0]);
-  UNTIL(failures[0] != 0);
-  CHECK_INT(failures[0], -MST_ECLOSED);
-  close_relay(0);
+  start_server();
+  close_session();
+  UNTIL(has_ended(&first[0]) && has_ended(&server[0]));
   UNTIL(failures[1] != 0);
   CHECK_INT(failures[1], -MST_ECLOSED);
   close_link();
@@ -148,16 +146,10 @@ TEST("The end of the first stream ends both relays") {
 
 TEST("A host hears that its session has ended, though a child of the session "
      "still has the link") {
-  int there[2], back[2], copy;
-  NEEDS(MST_HAVE_SCM_RIGHTS);
-  CHECK_INT(mst_net_pipe(there, NULL), 0);
-  CHECK_INT(mst_net_pipe(back, NULL), 0);
-  open_relay(0, back[0], there[1], 60 * MST_NS_PER_S);
-  open_relay(1, there[0], back[1], 60 * MST_NS_PER_S);
-  CHECK_INT(mst_net_copy(there[1], &copy, NULL), 0);
-  mst_chan_close(&first[0]);
-  UNTIL(failures[0] != 0);
-  close_relay(0);
+  int copy;
+  open_link();
+  CHECK_INT(mst_net_copy(session->out_io.fd, &copy, NULL), 0);
+  close_session();
   UNTIL(has_ended(&first[1]));
   mst_net_close(&copy);
   close_link();
@@ -165,21 +157,17 @@ TEST("A host hears that its session has ended, though a child of the session "
 
 TEST(
     "A link that is silent is broken, one that only has nothing to say isn't") {
-  int there[2], back[2];
-  CHECK_INT(mst_net_pipe(there, NULL), 0);
-  CHECK_INT(mst_net_pipe(back, NULL), 0);
-  open_relay(0, back[0], there[1], 60 * MST_NS_PER_MS);
-  open_relay(1, there[0], back[1], 60 * MST_NS_PER_MS);
+  open_link_for(60 * MST_NS_PER_MS);
   const int64_t end_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
   while (mst_clock_now() < end_ns)
     turn();
   CHECK_INT(failures[0], 0);
   CHECK_INT(failures[1], 0);
-  struct mst_relay *silent = relays[1];
-  relays[1] = NULL;
+  struct mst_relay *silent = relay;
+  relay = NULL;
   UNTIL(failures[0] != 0);
   CHECK_INT(failures[0], -MST_ETIMEOUT);
-  relays[1] = silent;
+  relay = silent;
   close_link();
 }
 
@@ -187,7 +175,7 @@ static uint64_t sent_after(int64_t wait_ns) {
   const int64_t end_ns = mst_clock_now() + wait_ns;
   while (mst_clock_now() < end_ns)
     turn();
-  return relays[0]->mux.flight.sent + relays[1]->mux.flight.sent;
+  return session->mux.flight.sent + relay->mux.flight.sent;
 }
 
 TEST("Something is sent back soon, once, where the link has TCP's delays on") {
@@ -208,7 +196,7 @@ TEST("Bytes that no relay sends break the link") {
   int there[2], back[2];
   CHECK_INT(mst_net_pipe(there, NULL), 0);
   CHECK_INT(mst_net_pipe(back, NULL), 0);
-  open_relay(0, back[0], there[1], 60 * MST_NS_PER_S);
+  open_session(back[0], there[1], 60 * MST_NS_PER_S);
   CHECK_INT(write(back[1], "Last login: Thu Nov 26\n", 23), 23);
   UNTIL(failures[0] != 0);
   CHECK_INT(failures[0], -MST_EPROTO);
@@ -222,7 +210,7 @@ TEST("A process that sends no frames breaks the link, not the session") {
   CHECK_INT(write(first[1].fd, "hello", 5), 5);
   UNTIL(failures[1] != 0);
   CHECK_INT(failures[1], -MST_EPROTO);
-  close_relay(1);
+  close_host();
   UNTIL(failures[0] != 0);
   close_link();
 }
@@ -245,45 +233,3 @@ TEST("A host without descriptors refuses a worker, and goes on") {
   close_worker(&other);
   close_link();
 }
-
-#if MST_HAVE_SCM_RIGHTS
-#include <sys/resource.h>
-
-// limit_files leaves no descriptor below a new limit; 0 lifts it again.
-static void limit_files(int on) {
-  static struct rlimit before;
-  if (!on) {
-    CHECK_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
-    return;
-  }
-  CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
-  int free_fd = dup(0);
-  CHECK(free_fd >= 0);
-  const struct rlimit now = {(rlim_t)free_fd, before.rlim_max};
-  mst_net_close(&free_fd);
-  CHECK_INT(setrlimit(RLIMIT_NOFILE, &now), 0);
-}
-
-TEST("A session without descriptors hears that a worker can't be started, and "
-     "goes on") {
-  struct worker worker, other;
-  open_link();
-  start_server();
-  send_fork(&worker, 7);
-  send_fork(&other, 8);
-  limit_files(1); // before the relay receives them
-  for (uint32_t index = 7; index <= 8; index++) {
-    const struct mst_head head = take(&server[0]);
-    CHECK(head.kind == MST_KIND_FORK_FAILED && head.worker == index);
-  }
-  limit_files(0);
-  UNTIL(has_ended(&worker.data[0]) && has_ended(&other.control[0]));
-  close_side(&worker, 0);
-  close_side(&other, 0);
-  start_worker(&worker, 9);
-  send_frame(&worker.data[0], MST_KIND_EXEC, 9, "call", 4);
-  CHECK_INT(take(&worker.data[1]).call, 9);
-  close_worker(&worker);
-  close_link();
-}
-#endif

@@ -167,15 +167,15 @@ static void tell(struct maker *maker, const struct hand *hand,
 static int launch(struct mst_launcher *self, const struct mst_incarnation *of,
                   struct mst_conduit *conduit, struct mst_err *err) {
   struct maker *maker = (struct maker *)(void *)self;
-  int theirs[3];
+  struct mst_ends theirs;
   CHECK(maker->count < HANDS);
-  CHECK_INT(mst_conduit_open(conduit, theirs, err), 0);
+  CHECK_INT(mst_conduit_open(conduit, NULL, &theirs, err), 0);
   struct hand *hand = &maker->hands[maker->count++];
-  *hand = (struct hand){.data = theirs[0],
-                        .control = theirs[1],
+  *hand = (struct hand){.data = theirs.fds[0],
+                        .control = theirs.fds[1],
                         .of = *of,
                         .pid = 100000u + maker->count};
-  mst_net_close(&theirs[2]);
+  mst_net_close(&theirs.fds[2]);
   CHECK_INT(pthread_create(&hand->thread, NULL, be_worker, hand), 0);
   tell(maker, hand, MST_NEWS_FORKED);
   return 0;
@@ -481,7 +481,7 @@ TEST("Workers move to a launcher that comes later") {
   struct mst_cluster *cluster = start_with(1);
   struct mst_group *group = &cluster->groups[0];
   (void)mst_site_tell(group->site, MST_SITE_LEAVES, 0, mst_clock_now());
-  mst_cluster_look_at_sites(cluster);
+  mst_cluster_look_at_sites(cluster, mst_clock_now());
   CHECK(group->leaves == &session.here && group->site->moved == 0);
   while (count_state(cluster, MST_WORKER_PENDING) < WORKERS + 1)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);

@@ -30,3 +30,13 @@ TEST("A session that was judged wrongly spins again within a few calls") {
   CHECK(spins(&spin, 2, 0) == 2); // two empty ones say nothing
   CHECK(spins(&spin, 100, 1) == 100);
 }
+
+TEST("Waits for another host spin for twice a round trip, if that is short") {
+  CHECK_INT(mst_spin_ns(0), MST_SPIN_NS);
+  CHECK_INT(mst_spin_ns(100 * MST_NS_PER_US),
+            2 * 100 * MST_NS_PER_US + 2 * MST_SPIN_NS);
+  const int64_t most_ns = MST_SPIN_FAR_NS / 2 - MST_SPIN_NS;
+  CHECK_INT(mst_spin_ns(most_ns), MST_SPIN_FAR_NS);
+  CHECK_INT(mst_spin_ns(most_ns + 1), 0);
+  CHECK_INT(mst_spin_ns(INT64_MAX), 0); // not measured yet
+}

@@ -37,12 +37,12 @@ static void tell(uint32_t cluster, enum mst_news_kind kind) {
 
 static int launch(struct mst_launcher *self, const struct mst_incarnation *of,
                   struct mst_conduit *conduit, struct mst_err *err) {
-  int theirs[3];
+  struct mst_ends theirs;
   (void)self;
-  CHECK_INT(mst_conduit_open(conduit, theirs, err), 0);
-  stranger.data = theirs[0];
-  stranger.control = theirs[1];
-  mst_net_close(&theirs[2]);
+  CHECK_INT(mst_conduit_open(conduit, NULL, &theirs, err), 0);
+  stranger.data = theirs.fds[0];
+  stranger.control = theirs.fds[1];
+  mst_net_close(&theirs.fds[2]);
   CHECK_INT(send(stranger.data, stranger.bytes, stranger.n, MSG_NOSIGNAL),
             stranger.n);
   tell(of->cluster, MST_NEWS_FORKED);

@@ -167,7 +167,7 @@ test_that("descriptors that run out while workers start are named, and nothing i
   run <- run_session(quote({
     first <- cluster_start(2)
     # The check passes, and the limit comes after it.
-    utils::assignInNamespace("check_limits", function(workers, call) {
+    utils::assignInNamespace("check_limits", function(workers, call, links = 0L) {
       fds <- list.files("/proc/self/fd")
       used <- as.integer(fds[nzchar(Sys.readlink(file.path("/proc/self/fd", fds)))])
       limit_self("nofile", paste0(setdiff(0:1023, used)[free] + 1L, ":"))

@@ -263,10 +263,10 @@ test_cluster("the only host of a cluster that can't be reached again is an error
   skip_without_proc()
   down <- tempfile()
   defer(function() unlink(down))
+  local_settings(muster.start_timeout = 5)
   cl <- local_cluster(
     launch_command(paste0("test -e ", down, " && exit 5; ", host_command()), 1, "a")
   )
-  local_settings(muster.start_timeout = 1)
   file.create(down)
   tools::pskill(far_host(cl), 9L)
   expect_error(healed(clusterCall(cl, function() 5)), "no other can start",
@@ -283,9 +283,9 @@ test_cluster("a host that can't be reached again is given up, and the others go 
   file <- tempfile()
   defer(function() unlink(file))
   once <- paste0("test -e ", file, " && { echo closed today >&2; exit 5; }; ", host_command())
+  local_settings(muster.start_timeout = 5) # some tries
   cl <- local_cluster(list(1, launch_command(once, 1, "a")))
   file.create(file)
-  local_settings(muster.start_timeout = 1) # two tries
   tools::pskill(far_host(cl), 9L)
   got <- healed(cluster_map(cl, 1:20, function(i) i))
   expect_identical(got$value, as.list(1:20))
@@ -321,4 +321,15 @@ test_cluster("a worker that can't be set up on one of several hosts is named wit
   )
   expect_match(conditionMessage(failed), "not there", fixed = TRUE)
   expect_identical(failed$worker, 2L)
+})
+
+test_cluster("workers on a host take no descriptors of the session", {
+  skip_without_fork()
+  skip_without_proc()
+  open_now <- function() length(dir("/proc/self/fd"))
+  local_cluster(here_by_link(1L))
+  before <- open_now()
+  cl <- local_cluster(here_by_link(6L))
+  expect_identical(clusterCall(cl, function() 1), rep(list(1), 6))
+  expect_lte(open_now() - before, 6L) # of the link
 })

@@ -18,10 +18,17 @@ static struct mst_peer *worker_with(const struct mst_call *task) {
 // spin_for polls the worker that has the task for a short while; all workers, while the task waits
 // for others, and for longer if these come to their ends.
 static void spin_for(struct mst_session *session, const struct mst_call *task) {
-  if ((task->mailbox == NULL && !task->held) || !mst_spin_begin(&session->spin))
-    return;
+  struct mst_peer *first = worker_with(task);
+  struct mst_spin *spin = &session->spin;
+  int64_t spin_ns = 0;
+  if (first != NULL) {
+    spin_ns = mst_peers_spin_ns(&first, 1, &spin);
+  } else if (task->held && mst_spin_begin(spin)) {
+    spin_ns = MST_SPIN_NS;
+  }
+  if (spin_ns == 0) return;
   const int64_t most_ns = mst_clock_now() + POLLING_NS;
-  int64_t now_ns, end_ns = most_ns - POLLING_NS + MST_SPIN_NS;
+  int64_t now_ns, end_ns = most_ns - POLLING_NS + spin_ns;
   const uint64_t before = session->counts.tasks_done;
   uint64_t over = before;
   do {
@@ -34,11 +41,11 @@ static void spin_for(struct mst_session *session, const struct mst_call *task) {
     now_ns = mst_clock_now();
     if (session->counts.tasks_done != over) {
       over = session->counts.tasks_done;
-      end_ns = now_ns + MST_SPIN_NS;
+      end_ns = now_ns + spin_ns;
     }
   } while (!mst_call_is_done(task) && task->said == NULL && now_ns < end_ns &&
            now_ns < most_ns);
-  mst_spin_end(&session->spin, over != before);
+  mst_spin_end(spin, over != before);
 }
 
 // Asking for a task waits for it. A task for whose answer memory is too short counts as done:

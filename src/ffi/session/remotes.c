@@ -74,10 +74,10 @@ struct mst_remote *ffi_remote_of(SEXP pointer) {
 
 // ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
 // how: how long the greeting may take, the silence that breaks the link (both in seconds), 1 if the
-// command may wait in a queue, 1 if it leaves TCP's delays on (see mst_relay_config). site: the
+// command may wait in a queue, 1 if it leaves TCP's delays on (see mst_link_config). site: the
 // number of the one that has asked for it. A pointer, or why there is none.
 SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site) {
-  const struct mst_session *session = ffi_session();
+  struct mst_session *session = ffi_session();
   forget_parents();
   follow_entries();
   struct mst_spawn spawn;
@@ -85,17 +85,16 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site) {
   ffi_fill_spawn(&spawn, VECTOR_ELT(command, 0), VECTOR_ELT(command, 1),
                  VECTOR_ELT(command, 2));
   spawn.fds[2] = -1; // not muster's
-  const struct mst_relay_config relay = {.session = 1,
-                                         .silence_ns = ffi_ns(REAL(how)[1]),
-                                         .delays = REAL(how)[3] > 0};
+  const struct mst_link_config link = {.silence_ns = ffi_ns(REAL(how)[1]),
+                                       .delays = REAL(how)[3] > 0};
   struct owned_remote *owned = malloc(sizeof *owned);
   struct mst_err err;
   mst_err_clear(&err);
   int rc = -MST_EMEM;
   if (owned != NULL) {
     rc = mst_remote_start(Rf_translateCharUTF8(STRING_ELT(name, 0)),
-                          session->loop, session->prints, &spawn, &relay,
-                          mst_clock_now() + ffi_ns(REAL(how)[0]),
+                          session->loop, session->prints, &session->links,
+                          &spawn, &link, mst_clock_now() + ffi_ns(REAL(how)[0]),
                           &owned->remote, &err);
   }
   if (rc != 0) {
@@ -173,7 +172,7 @@ int ffi_remotes_tell(void) {
 
 static SEXP skipped_text(const struct mst_remote *remote) {
   char bytes[MST_TAIL_BYTES];
-  return ffi_text(bytes, mst_relay_skipped(remote->relay, bytes));
+  return ffi_text(bytes, mst_keeper_skipped(remote->keeper, bytes));
 }
 
 static SEXP facts_of(const struct mst_remote *remote) {

@@ -1,0 +1,238 @@
+// Tests of host/link and host/keeper: what a session's end of a link does by itself.
+#include <poll.h>
+
+#include "base/mst_tail.h"
+#include "host/keeper.h"
+#include "host/thread.h"
+#include "mst_relay_test.h"
+
+TEST("A worker on another host takes no descriptor of the session") {
+  struct worker worker;
+  open_link();
+  start_server();
+  if (access("/proc/self/fd", R_OK) != 0) SKIP("no /proc");
+  const int before = open_files();
+  start_worker(&worker, 0);
+  CHECK_INT(open_files() - before, 2 * 3); // the worker's, the relay's
+  close_side(&worker, 1);
+  UNTIL(open_files() == before);
+  close_side(&worker, 0);
+  close_link();
+}
+
+TEST("What was written before a channel is closed arrives, and then its end") {
+  struct worker worker;
+  struct mst_frame frame;
+  static char bytes[60000];
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  for (uint64_t call = 1; call <= 2; call++)
+    send_frame(&worker.data[0], MST_KIND_EXEC, call, bytes, sizeof bytes);
+  close_side(&worker, 0);
+  for (uint64_t call = 1; call <= 2; call++) {
+    UNTIL(has_frame(&worker.data[1], &frame));
+    CHECK_INT(frame.head.call, call);
+    mst_chan_take(&worker.data[1], &frame);
+  }
+  UNTIL(has_ended(&worker.data[1]) && has_ended(&worker.control[1]));
+  close_side(&worker, 1);
+  close_link();
+}
+
+TEST("Channels that are closed before they went along end over there") {
+  struct worker worker;
+  open_link();
+  start_server();
+  const size_t before = session->mux.count;
+  send_fork(&worker, 0);
+  close_side(&worker, 0);
+  take_fork(&worker, 0);
+  UNTIL(has_ended(&worker.data[1]) && has_ended(&worker.control[1]));
+  close_side(&worker, 1);
+  UNTIL(session->mux.count == before && relay->mux.count == before);
+  // Or they never went along.
+  release(&(struct mst_line *){line_beside(&server[0], MST_STREAM_DATA)});
+  turns(3);
+  CHECK_INT(session->mux.count, before);
+  close_link();
+}
+
+// ---- owners
+
+static unsigned called[2]; // to read, to write
+
+static void note_ready(struct mst_io *io, uint32_t ready) {
+  (void)io;
+  called[0] += (ready & MST_READABLE) != 0;
+  called[1] += (ready & MST_WRITABLE) != 0;
+}
+
+TEST("An owner is called while there is something to read, once for the end") {
+  struct worker worker;
+  struct mst_frame frame;
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  struct mst_io io = {.fd = -1,
+                      .line = worker.data[0].line,
+                      .wanted = MST_READABLE,
+                      .ready = note_ready};
+  CHECK_INT(mst_loop_add(loop, &io, NULL), 0);
+  turns(10);
+  CHECK_INT(called[0], 0);
+  send_frame(&worker.data[1], MST_KIND_VALUE, 1, "v", 1);
+  UNTIL(called[0] > 2);
+  CHECK(has_frame(&worker.data[0], &frame));
+  mst_chan_take(&worker.data[0], &frame);
+  CHECK_INT(mst_chan_fill(&worker.data[0], 0, NULL), -MST_EAGAIN);
+  turns(10);
+  called[0] = 0;
+  turns(10);
+  CHECK_INT(called[0], 0);
+  // One that doesn't want to read hears of the end alone.
+  CHECK_INT(mst_loop_want(loop, &io, 0, NULL), 0);
+  send_frame(&worker.data[1], MST_KIND_VALUE, 2, "v", 1);
+  turns(50);
+  CHECK_INT(called[0], 0);
+  close_side(&worker, 1);
+  UNTIL(called[0] > 0);
+  turns(10);
+  CHECK_INT(called[0], 1);
+  CHECK(has_frame(&worker.data[0], &frame) && frame.head.call == 2);
+  mst_loop_remove(loop, &io);
+  close_side(&worker, 0);
+  close_link();
+}
+
+TEST("An owner with more than fits is called when there is room") {
+  struct worker worker;
+  struct mst_frame frame;
+  enum { BYTES = 1000000 };
+  static char bytes[BYTES];
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  struct mst_io io = {.fd = -1,
+                      .line = worker.data[0].line,
+                      .wanted = MST_WRITABLE,
+                      .ready = note_ready};
+  send_frame(&worker.data[0], MST_KIND_EXEC, 1, bytes, BYTES);
+  CHECK(mst_chan_wants_write(&worker.data[0]));
+  CHECK_INT(mst_loop_add(loop, &io, NULL), 0);
+  while (worker.data[0].out_first != NULL) {
+    called[1] = 0;
+    UNTIL(!has_frame(&worker.data[1], &frame) && called[1] > 0);
+    (void)mst_chan_flush(&worker.data[0], NULL);
+  }
+  UNTIL(has_frame(&worker.data[1], &frame));
+  CHECK_INT(frame.head.length, BYTES);
+  mst_loop_remove(loop, &io);
+  close_worker(&worker);
+  close_link();
+}
+
+TEST("A reader without descriptors hears that a segment was lost") {
+  NEEDS(MST_HAVE_MEMFD);
+  struct worker worker;
+  struct mst_frame frame;
+  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+  uint8_t size[MST_SEGMENT_BYTES], bytes[4096] = {1};
+  struct mst_blob *blob = mst_blob_new();
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  CHECK_INT(mst_segment_open(&blob->segment, sizeof bytes, NULL), 0);
+  CHECK_INT(mst_segment_append(&blob->segment, bytes, sizeof bytes, NULL), 0);
+  CHECK_INT(mst_segment_seal(&blob->segment, NULL), 0);
+  mst_segment_encode(blob->segment.bytes, size);
+  CHECK_INT(mst_buf_append(&blob->buf, size, sizeof size), 0);
+  CHECK_INT(mst_chan_send(&worker.data[1], &head, blob, NULL, 0, 0, NULL), 0);
+  mst_blob_release(blob);
+  UNTIL(session->cargo != NULL && session->cargo->is_whole);
+  (void)mst_fault_arm("net.copy", 1, EMFILE);
+  UNTIL(has_frame(&worker.data[0], &frame));
+  CHECK_INT(mst_fault_arm("net.copy", 0, 0), 1);
+  struct mst_map *map = mst_chan_map(&worker.data[0], &frame);
+  CHECK(map != NULL && mst_map_is_lost(map));
+  mst_chan_take(&worker.data[0], &frame);
+  UNTIL(session->cargo == NULL);
+  close_worker(&worker);
+  close_link();
+}
+
+// ---- the keeper
+
+TEST("A session that doesn't serve its link for long isn't silent") {
+  int there[2], back[2], pair[2];
+  struct mst_keeper *keeper;
+  struct mst_relay_thread *host;
+  struct mst_frame frame;
+  NEEDS(MST_HAVE_SCM_RIGHTS);
+  const int64_t silence_ns = 240 * MST_NS_PER_MS;
+  CHECK_INT(mst_net_pipe(there, NULL), 0);
+  CHECK_INT(mst_net_pipe(back, NULL), 0);
+  CHECK_INT(mst_net_pair(pair, NULL), 0);
+  (void)signal(SIGPIPE, SIG_IGN);
+  const struct mst_relay_config at_host = {.in = there[0],
+                                           .out = back[1],
+                                           .first = pair[1],
+                                           .silence_ns = silence_ns};
+  const struct mst_link_config here = {
+      .in = back[0], .out = there[1], .silence_ns = silence_ns};
+  const int64_t until_ns = mst_clock_now() + 20 * MST_NS_PER_S;
+  CHECK_INT(mst_keeper_start(&here, until_ns, &keeper, NULL), 0);
+  CHECK_INT(mst_keeper_greeted(keeper, NULL), 0);
+  CHECK_INT(mst_relay_start(&at_host, until_ns, &host, NULL), 0);
+  struct pollfd polled = {.fd = mst_keeper_fd(keeper), .events = POLLIN};
+  CHECK_INT(poll(&polled, 1, 20000), 1);
+  CHECK_INT(mst_keeper_greeted(keeper, NULL), 1);
+  open_session(here.in, here.out, silence_ns);
+  mst_keeper_keep(keeper, session);
+  mst_chan_open(&first[1], pair[0], MST_FRAME_MAX);
+  (void)poll(NULL, 0, 1000); // R is busy
+  CHECK_INT(mst_relay_state(host), MST_RELAY_WORKS);
+  CHECK_INT(mst_link_why(session, NULL), 0);
+  for (uint64_t call = 1; call <= 200; call++) { // beside the keeper
+    send_frame(&first[0], MST_KIND_PING, call, "12345678", 8);
+    while (!has_frame(&first[1], &frame))
+      (void)mst_loop_run(loop, 0, NULL);
+    CHECK_INT(frame.head.call, call);
+    mst_chan_take(&first[1], &frame);
+    if (call % 20 == 0) (void)poll(NULL, 0, 30);
+  }
+  mst_keeper_end(keeper);
+  mst_keeper_free(keeper);
+  close_link();
+  mst_relay_end(host);
+}
+
+TEST("A command that doesn't greet, or says something else, gives no link") {
+  int there[2], back[2];
+  struct mst_keeper *keeper;
+  struct mst_err err;
+  char skipped[MST_TAIL_BYTES];
+  for (int silent = 0; silent < 2; silent++) {
+    CHECK_INT(mst_net_pipe(there, NULL), 0);
+    CHECK_INT(mst_net_pipe(back, NULL), 0);
+    const struct mst_link_config here = {
+        .in = back[0], .out = there[1], .silence_ns = MST_NS_PER_S};
+    const int64_t wait_ns = (silent ? 20 : 20000) * MST_NS_PER_MS;
+    CHECK_INT(mst_keeper_start(&here, mst_clock_now() + wait_ns, &keeper, NULL),
+              0);
+    CHECK_INT(write(back[1], "welcome\n", 8), 8);
+    if (!silent) mst_net_close(&back[1]);
+    struct pollfd polled = {.fd = mst_keeper_fd(keeper), .events = POLLIN};
+    CHECK_INT(poll(&polled, 1, 20000), 1);
+    CHECK_INT(mst_keeper_greeted(keeper, &err),
+              silent ? -MST_ETIMEOUT : -MST_ECLOSED);
+    CHECK_INT(mst_keeper_skipped(keeper, skipped), 8);
+    CHECK(memcmp(skipped, "welcome\n", 8) == 0);
+    mst_keeper_end(keeper);
+    mst_keeper_free(keeper);
+    for (int i = 0; i < 2; i++) {
+      mst_net_close(&there[i]);
+      mst_net_close(&back[i]);
+    }
+  }
+}
