@@ -20,7 +20,7 @@ static struct mst_cargo *new_cargo(struct mst_link *link,
 
 static int open_stream(struct mst_link *link, enum mst_stream_class class,
                        struct mst_attached *attached, struct mst_stream **out) {
-  *out = mst_mux_open(&link->mux, class);
+  *out = mst_mux_open(&link->trunk.mux, class);
   if (*out == NULL) return -MST_EMEM;
   *attached =
       (struct mst_attached){.class = (uint8_t) class, .stream = (*out)->id};
@@ -46,13 +46,13 @@ static int attach_segment(struct mst_link *link, struct mst_parcel *parcel,
     cargo = new_cargo(link, stream, owner->segment.bytes);
     if (cargo == NULL) {
       stream->ended = stream->got_end = 1;
-      mst_mux_close(&link->mux, stream);
+      mst_mux_close(&link->trunk.mux, stream);
       return -MST_EMEM;
     }
     cargo->blob = blob;
     cargo->owner = owner;
     parcel->blob = NULL;
-    mst_mux_ready(&link->mux, stream, 1);
+    mst_mux_ready(&link->trunk.mux, stream, 1);
   }
   attached->bytes = cargo->bytes;
   cargo->used_ns = now_ns;
@@ -99,7 +99,7 @@ size_t mst_cargo_send(struct mst_link *link, struct mst_cargo *cargo,
   const uint64_t at = cargo->stream->sent, left = cargo->bytes - at;
   if (left == 0) {
     cargo->is_whole = 1;
-    mst_mux_ready(&link->mux, cargo->stream, 0);
+    mst_mux_ready(&link->trunk.mux, cargo->stream, 0);
     if (cargo->used_ns + MST_LINK_KEEP_NS < link->forget_ns)
       link->forget_ns = cargo->used_ns + MST_LINK_KEEP_NS;
     return 0;
@@ -111,7 +111,7 @@ size_t mst_cargo_send(struct mst_link *link, struct mst_cargo *cargo,
     mst_cargo_end(link, cargo);
     return 0;
   }
-  mst_mux_data(&link->mux, cargo->stream, (size_t)got, now_ns, to);
+  mst_mux_data(&link->trunk.mux, cargo->stream, (size_t)got, now_ns, to);
   return MST_PIECE_HEAD_BYTES + (size_t)got;
 }
 
@@ -137,16 +137,16 @@ void mst_cargo_came(struct mst_link *link, struct mst_cargo *cargo,
       if (rc == 0) is_there(link, 0, cargo);
     }
   }
-  mst_mux_took(&link->mux, cargo->stream, n, now_ns);
+  mst_mux_took(&link->trunk.mux, cargo->stream, n, now_ns);
   if (rc == 0) return;
-  mst_mux_stop(&link->mux, cargo->stream);
+  mst_mux_stop(&link->trunk.mux, cargo->stream);
   is_there(link, 1, cargo);
 }
 
 void mst_cargo_end(struct mst_link *link, struct mst_cargo *cargo) {
-  link->some_over = 1;
+  link->trunk.some_over = 1;
   if (cargo->blob != NULL) {
-    mst_mux_end(&link->mux, cargo->stream);
+    mst_mux_end(&link->trunk.mux, cargo->stream);
   } else if (!cargo->is_whole) {
     is_there(link, 1, cargo);
   }
@@ -177,7 +177,7 @@ void mst_cargo_tidy(struct mst_link *link, int64_t now_ns) {
   for (struct mst_cargo **at = &link->cargo; *at != NULL;) {
     struct mst_cargo *cargo = *at;
     if (cargo->stream != NULL && mst_mux_is_over(cargo->stream)) {
-      mst_mux_close(&link->mux, cargo->stream);
+      mst_mux_close(&link->trunk.mux, cargo->stream);
       cargo->stream = NULL;
     }
     if (cargo->stream != NULL || (cargo->blob == NULL && !cargo->taken)) {

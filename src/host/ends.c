@@ -10,13 +10,6 @@ void mst_relay_retry(struct mst_relay *relay, int64_t at_ns) {
   if (at_ns < relay->retry_ns) relay->retry_ns = at_ns;
 }
 
-void mst_relay_fail(struct mst_relay *relay, int code, const char *text) {
-  if (relay->failed != 0) return;
-  relay->failed = code;
-  if (text != NULL)
-    (void)mst_err_set(&relay->err, (enum mst_code) - code, 0, NULL, "%s", text);
-}
-
 struct mst_end *mst_end_new(struct mst_relay *relay,
                             struct mst_stream *stream) {
   struct mst_end *end = calloc(1, sizeof *end);
@@ -43,7 +36,7 @@ static void is_ready(struct mst_io *io, uint32_t ready) {
   if ((ready & MST_READABLE) != 0 && !end->no_more_reads) {
     mst_end_ready(end, 1);
   } else if (!end->no_more_writes && mst_net_is_closed(io->fd)) {
-    mst_mux_stop(&end->relay->mux, end->stream);
+    mst_mux_stop(&end->relay->trunk.mux, end->stream);
     mst_end_write_over(end);
   }
   mst_end_touch(end);
@@ -60,17 +53,20 @@ int mst_end_give(struct mst_end *end, int fd) {
   mst_net_unblock(fd);
   end->io = (struct mst_io){
       .fd = fd, .wanted = wants(end), .ready = is_ready, .owner = end};
+  const int rc = mst_loop_add(end->relay->trunk.loop, &end->io, NULL);
+  if (rc != 0) {
+    end->io.fd = -1;
+    return rc;
+  }
   end->is_made = 1;
-  const int rc = mst_loop_add(end->relay->loop, &end->io, NULL);
-  if (rc != 0) mst_net_close(&end->io.fd);
   mst_end_touch(end);
-  return rc;
+  return 0;
 }
 
 int mst_end_is_live(const struct mst_end *end) { return end->io.fd >= 0; }
 
 static void close_fd(struct mst_end *end) {
-  mst_loop_remove(end->relay->loop, &end->io);
+  mst_loop_remove(end->relay->trunk.loop, &end->io);
   mst_net_close(&end->io.fd);
   end->is_full = 0;
 }
@@ -166,7 +162,7 @@ void mst_end_touch(struct mst_end *end) {
 // settle has the loop watch what is wanted. With nothing wanted it still reports that the other
 // side is gone: again and again, where something is left to be read.
 static void settle(struct mst_end *end) {
-  struct mst_loop *loop = end->relay->loop;
+  struct mst_loop *loop = end->relay->trunk.loop;
   const uint32_t wanted = wants(end);
   if (end->io.fd < 0) return;
   if (wanted == 0 && !end->no_more_reads) {
@@ -197,7 +193,7 @@ void mst_end_wait(struct mst_end *end) {
 }
 
 void mst_end_ready(struct mst_end *end, int ready) {
-  mst_mux_ready(&end->relay->mux, end->stream, ready);
+  mst_mux_ready(&end->relay->trunk.mux, end->stream, ready);
   mst_end_touch(end);
 }
 
@@ -205,12 +201,12 @@ static void close_if_over(struct mst_end *end) {
   if (end->no_more_reads && end->no_more_writes && end->io.fd >= 0)
     close_fd(end);
   mst_end_touch(end);
-  end->relay->some_over = 1;
+  end->relay->trunk.some_over = 1;
 }
 
 void mst_end_read_over(struct mst_end *end) {
   end->no_more_reads = 1;
-  mst_mux_end(&end->relay->mux, end->stream);
+  mst_mux_end(&end->relay->trunk.mux, end->stream);
   close_if_over(end);
 }
 
@@ -220,14 +216,14 @@ void mst_end_write_over(struct mst_end *end) {
   drop_chunks(end);
   if (end->io.fd >= 0) mst_net_cut(end->io.fd);
   if (stream->got > stream->taken) {
-    mst_mux_took(&end->relay->mux, stream,
+    mst_mux_took(&end->relay->trunk.mux, stream,
                  (size_t)(stream->got - stream->taken), mst_clock_now());
   }
   close_if_over(end);
 }
 
 void mst_end_break(struct mst_end *end) {
-  mst_mux_stop(&end->relay->mux, end->stream);
+  mst_mux_stop(&end->relay->trunk.mux, end->stream);
   mst_end_write_over(end);
   mst_end_read_over(end);
 }

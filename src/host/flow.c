@@ -48,8 +48,8 @@ int mst_flow_reserve(struct mst_flow *flow, size_t n) {
 void mst_cargo_drop(struct mst_link *link, struct mst_cargo *cargo) {
   cargo->taken = 1;
   if (cargo->stream != NULL && !cargo->is_whole)
-    mst_mux_stop(&link->mux, cargo->stream);
-  link->some_over = 1;
+    mst_mux_stop(&link->trunk.mux, cargo->stream);
+  link->trunk.some_over = 1;
 }
 
 int mst_parcel_add(struct mst_parcels *parcels, const struct mst_parcel *what) {
@@ -83,7 +83,7 @@ static void drop_all(struct mst_link *link, struct mst_flow *flow) {
 // ---- what its owner is called for
 
 int mst_ll_has_ended(const struct mst_ll *line) {
-  return line->ended || line->link->failed != 0;
+  return line->ended || line->link->trunk.failed != 0;
 }
 
 int mst_ll_has_lost(const struct mst_ll *line) {
@@ -105,7 +105,7 @@ int mst_ll_is_readable(const struct mst_ll *line) {
 }
 
 int mst_ll_is_dead(const struct mst_ll *line) {
-  return line->cut || line->stopped || line->link->failed != 0;
+  return line->cut || line->stopped || line->link->trunk.failed != 0;
 }
 
 size_t mst_ll_room(const struct mst_ll *line) {
@@ -143,9 +143,10 @@ void mst_ll_due(struct mst_ll *line) {
 void mst_ll_end_stream(struct mst_ll *line) {
   struct mst_stream *stream = line->stream;
   if (!line->cut || stream == NULL) return;
-  if (mst_flow_waiting(&line->out) == 0) mst_mux_end(&line->link->mux, stream);
-  mst_mux_stop(&line->link->mux, stream);
-  line->link->some_over = 1;
+  if (mst_flow_waiting(&line->out) == 0)
+    mst_mux_end(&line->link->trunk.mux, stream);
+  mst_mux_stop(&line->link->trunk.mux, stream);
+  line->link->trunk.some_over = 1;
 }
 
 void mst_ll_attach(struct mst_ll *line, struct mst_stream *stream) {
@@ -153,14 +154,14 @@ void mst_ll_attach(struct mst_ll *line, struct mst_stream *stream) {
   line->has_gone = 1;
   stream->owner = line;
   if (mst_flow_waiting(&line->out) > 0)
-    mst_mux_ready(&line->link->mux, stream, 1);
+    mst_mux_ready(&line->link->trunk.mux, stream, 1);
   mst_ll_end_stream(line);
 }
 
 void mst_ll_took(struct mst_ll *line, size_t n, int64_t now_ns) {
   if (line->stream != NULL && n > 0)
-    mst_mux_took(&line->link->mux, line->stream, n, now_ns);
-  line->link->some_over |= line->cut || line->ended;
+    mst_mux_took(&line->link->trunk.mux, line->stream, n, now_ns);
+  line->link->trunk.some_over |= line->cut || line->ended;
 }
 
 void mst_ll_drop_in(struct mst_ll *line) {
@@ -190,15 +191,15 @@ int mst_ll_came(struct mst_ll *line, const uint8_t *bytes, size_t n,
 
 void mst_ll_end(struct mst_ll *line) {
   line->ended = 1;
-  line->link->some_over = 1;
+  line->link->trunk.some_over = 1;
   mst_ll_due(line);
 }
 
 void mst_ll_stop(struct mst_ll *line) {
   line->stopped = 1;
   drop_all(line->link, &line->out);
-  mst_mux_end(&line->link->mux, line->stream);
-  line->link->some_over = 1;
+  mst_mux_end(&line->link->trunk.mux, line->stream);
+  line->link->trunk.some_over = 1;
   mst_ll_due(line);
 }
 

@@ -69,7 +69,7 @@ static int64_t read_line(struct mst_line *of, void *bytes, size_t n, int *fd,
   if (!mst_ll_is_readable(line)) mst_link_read(link, now_ns);
   const int64_t got = read_now(line, bytes, n, fd, lost, err);
   if (got > 0) mst_ll_took(line, (size_t)got, now_ns);
-  mst_link_fill(link, now_ns);
+  mst_trunk_fill(&link->trunk, now_ns);
   (void)pthread_mutex_unlock(&link->lock);
   return got;
 }
@@ -113,7 +113,8 @@ static int64_t write_now(struct mst_ll *line, const struct iovec *parts,
     line->out.buf.len += part;
     left -= part;
   }
-  if (line->stream != NULL) mst_mux_ready(&line->link->mux, line->stream, 1);
+  if (line->stream != NULL)
+    mst_mux_ready(&line->link->trunk.mux, line->stream, 1);
   return n;
 }
 
@@ -123,7 +124,7 @@ static int64_t write_line(struct mst_line *of, const struct iovec *parts,
   struct mst_ll *line = ll_of(of);
   (void)pthread_mutex_lock(&line->link->lock);
   const int64_t n = write_now(line, parts, count, along, err);
-  if (n > 0) mst_link_fill(line->link, mst_clock_now());
+  if (n > 0) mst_trunk_fill(&line->link->trunk, mst_clock_now());
   (void)pthread_mutex_unlock(&line->link->lock);
   return n;
 }
@@ -141,7 +142,7 @@ static void cut_line(struct mst_line *of) {
   struct mst_ll *line = ll_of(of);
   (void)pthread_mutex_lock(&line->link->lock);
   mst_ll_cut(line);
-  mst_link_fill(line->link, mst_clock_now());
+  mst_trunk_fill(&line->link->trunk, mst_clock_now());
   (void)pthread_mutex_unlock(&line->link->lock);
 }
 
@@ -157,7 +158,7 @@ static void release(struct mst_line *of) {
   }
   mst_ll_cut(line);
   mst_ll_drop_in(line);
-  mst_link_fill(link, mst_clock_now());
+  mst_trunk_fill(&link->trunk, mst_clock_now());
   (void)pthread_mutex_unlock(&link->lock);
   mst_ll_free(line);
 }
@@ -183,7 +184,7 @@ void mst_ll_free(struct mst_ll *line) {
 static int64_t round_trip_ns(struct mst_line *of) {
   struct mst_link *link = ll_of(of)->link;
   (void)pthread_mutex_lock(&link->lock);
-  const int64_t ns = link->mux.flight.round_trip_ns;
+  const int64_t ns = link->trunk.mux.flight.round_trip_ns;
   (void)pthread_mutex_unlock(&link->lock);
   return ns;
 }

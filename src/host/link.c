@@ -8,9 +8,6 @@
 #include "host/link_int.h"
 #include "net/net.h"
 
-#define IN_BYTES ((size_t)4 * (MST_PIECE_HEAD_BYTES + MST_PIECE_MAX))
-#define PINGS 6 // in the time of a silence that counts as broken
-#define OWES_NS MST_NS_PER_MS
 // The keeper takes what the session hasn't taken the second time that it sees it.
 #define STRIKES 2
 #define LOCK_TRIES 20
@@ -19,24 +16,10 @@
 
 int mst_link_why(struct mst_link *link, struct mst_err *err) {
   (void)pthread_mutex_lock(&link->lock);
-  const int failed = link->failed;
-  if (failed != 0 && err != NULL) *err = link->err;
+  const int failed = link->trunk.failed;
+  if (failed != 0 && err != NULL) *err = link->trunk.err;
   (void)pthread_mutex_unlock(&link->lock);
   return failed;
-}
-
-// answer sends a ping after what wanted no answer, where the link has TCP's delays on: packets of
-// the other end that wait for an acknowledgement go on with it.
-static void answer(struct mst_link *link, int64_t now_ns) {
-  if (!link->delays || link->mux.owes == MST_OWES_NOTHING) {
-    link->owes_ns = INT64_MAX;
-    return;
-  }
-  if (link->owes_ns == INT64_MAX) link->owes_ns = now_ns + OWES_NS;
-  if (link->mux.owes != MST_OWES_NOW && now_ns < link->owes_ns) return;
-  link->owes_ns = INT64_MAX;
-  mst_mux_ping(&link->mux, now_ns);
-  mst_link_fill(link, now_ns);
 }
 
 // ---- owners are called
@@ -52,7 +35,7 @@ static void call_owners(struct mst_link *link, struct mst_lls *list) {
     struct mst_io *io = line->line.io;
     line->due = 0;
     line->said_end |=
-        (ready & MST_READABLE) != 0 && (line->ended || link->failed != 0);
+        (ready & MST_READABLE) != 0 && (line->ended || link->trunk.failed != 0);
     (void)pthread_mutex_unlock(&link->lock);
     line->line.refs++;
     if (ready != 0) io->ready(io, ready);
@@ -67,13 +50,13 @@ static void call_owners(struct mst_link *link, struct mst_lls *list) {
 }
 
 static void link_ready(struct mst_io *io, uint32_t ready) {
-  struct mst_link *link = io->owner;
+  struct mst_link *link = (struct mst_link *)io->owner; // its first member
   const int64_t now_ns = mst_clock_now();
   (void)pthread_mutex_lock(&link->lock);
-  if ((ready & MST_WRITABLE) != 0) link->out_blocked = 0;
+  if ((ready & MST_WRITABLE) != 0) link->trunk.out_blocked = 0;
   mst_link_read(link, now_ns);
-  mst_link_fill(link, now_ns);
-  answer(link, now_ns);
+  mst_trunk_fill(&link->trunk, now_ns);
+  mst_trunk_answer(&link->trunk, now_ns);
   (void)pthread_mutex_unlock(&link->lock);
   call_owners(link, &link->due_prints);
 }
@@ -99,7 +82,7 @@ static void free_over(struct mst_link *link) {
     next = line->next;
     (void)pthread_mutex_lock(&link->lock);
     if (line->stream != NULL && mst_mux_is_over(line->stream)) {
-      mst_mux_close(&link->mux, line->stream);
+      mst_mux_close(&link->trunk.mux, line->stream);
       line->stream = NULL;
     }
     (void)pthread_mutex_unlock(&link->lock);
@@ -109,14 +92,15 @@ static void free_over(struct mst_link *link) {
 
 static void tidy(struct mst_link *link, int64_t now_ns) {
   (void)pthread_mutex_lock(&link->lock);
-  const int some_over = link->some_over || now_ns >= link->forget_ns;
+  const int some_over = link->trunk.some_over || now_ns >= link->forget_ns;
   struct mst_parcels spent = link->spent;
-  link->some_over = 0;
+  link->trunk.some_over = 0;
   link->spent = (struct mst_parcels){0};
   if (some_over) mst_cargo_tidy(link, now_ns);
   if (!link->closed) {
-    answer(link, now_ns); // what owners read themselves is owed, too
-    mst_link_fill(link, now_ns);
+    mst_trunk_answer(&link->trunk,
+                     now_ns); // what owners read themselves is owed, too
+    mst_trunk_fill(&link->trunk, now_ns);
   }
   (void)pthread_mutex_unlock(&link->lock);
   free_parcels(&spent);
@@ -190,7 +174,7 @@ int64_t mst_links_due_ns(const struct mst_links *links) {
   for (struct mst_link *at = links->first; at != NULL; at = at->next) {
     (void)pthread_mutex_lock(&at->lock);
     if (at->forget_ns < due_ns) due_ns = at->forget_ns;
-    if (at->owes_ns < due_ns) due_ns = at->owes_ns;
+    if (at->trunk.owes_ns < due_ns) due_ns = at->trunk.owes_ns;
     (void)pthread_mutex_unlock(&at->lock);
   }
   return due_ns;
@@ -199,7 +183,7 @@ int64_t mst_links_due_ns(const struct mst_links *links) {
 // ---- the keeper's
 
 static int waits_to_be_read(const struct mst_link *link) {
-  struct pollfd polled = {.fd = link->in_io.fd, .events = POLLIN};
+  struct pollfd polled = {.fd = link->trunk.in_io.fd, .events = POLLIN};
   return poll(&polled, 1, 0) > 0;
 }
 
@@ -213,12 +197,10 @@ static int lock_soon(struct mst_link *link) {
 }
 
 void mst_link_keep(struct mst_link *link, int64_t now_ns) {
-  const int64_t beat_ns = link->silence_ns / PINGS;
   if (!lock_soon(link)) return;
-  // A process that was stopped hasn't listened.
-  if (now_ns - link->kept_ns > 2 * beat_ns) link->mux.heard_ns = now_ns;
+  const int64_t before_ns = link->kept_ns;
   link->kept_ns = now_ns;
-  if (link->failed == 0) {
+  if (link->trunk.failed == 0) {
     const int left = link->reads == link->reads_kept && waits_to_be_read(link);
     link->strikes = left ? (uint8_t)(link->strikes + 1) : 0;
     if (link->strikes >= STRIKES) {
@@ -226,42 +208,33 @@ void mst_link_keep(struct mst_link *link, int64_t now_ns) {
       mst_link_read(link, now_ns);
     }
     link->reads_kept = link->reads;
-    if (link->strikes == 0 && now_ns - link->mux.heard_ns > link->silence_ns) {
-      mst_link_fail(link, -MST_ETIMEOUT, "the other end of the link is silent");
-    }
-    if (now_ns - link->pinged_ns >= beat_ns) {
-      link->pinged_ns = now_ns;
-      mst_mux_ping(&link->mux, now_ns);
-    }
-    link->out_blocked = 0; // the loop can't be told
-    mst_link_push(link, now_ns);
+    if (left) link->trunk.mux.heard_ns = now_ns;
+    mst_trunk_beat(&link->trunk, before_ns, now_ns);
+    link->trunk.out_blocked = 0; // the loop can't be told
+    mst_trunk_push(&link->trunk, now_ns);
   }
   (void)pthread_mutex_unlock(&link->lock);
 }
 
 void mst_link_give_up(struct mst_link *link) {
-  if (link->failed == 0) link->failed = -MST_EPROTO;
+  if (link->trunk.failed == 0) link->trunk.failed = -MST_EPROTO;
   (void)pthread_mutex_unlock(&link->lock);
 }
 
 // ---- opened and closed
 
-static int watch(struct mst_link *link, int in, int out, struct mst_err *err) {
-  mst_net_unblock(in);
-  mst_net_unblock(out);
-  link->in_io = (struct mst_io){
-      .fd = in, .wanted = MST_READABLE, .ready = link_ready, .owner = link};
-  link->out_io = (struct mst_io){
-      .fd = out, .wanted = MST_WRITABLE, .ready = link_ready, .owner = link};
-  return mst_loop_add(link->prints, &link->in_io, err);
-}
-
 static int open_first(struct mst_link *link) {
-  struct mst_stream *stream = mst_mux_first(&link->mux);
+  struct mst_stream *stream = mst_mux_first(&link->trunk.mux);
   if (stream != NULL)
     link->first = mst_ll_new(link, MST_STREAM_CONTROL, stream);
   return link->first != NULL ? 0 : -MST_EMEM;
 }
+
+static const struct mst_trunk_ops ops = {.is_session = 1,
+                                         .ready = link_ready,
+                                         .came = mst_pump_came,
+                                         .turn = mst_pump_turn,
+                                         .fails = mst_pump_fails};
 
 int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
                   struct mst_loop *prints, struct mst_link **out,
@@ -270,30 +243,22 @@ int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
   const int64_t now_ns = mst_clock_now();
   if (link == NULL)
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a link");
-  (void)pthread_mutex_init(&link->lock, NULL);
-  link->prints = prints;
-  link->silence_ns = config->silence_ns;
-  link->delays = config->delays;
-  link->forget_ns = link->owes_ns = INT64_MAX;
-  link->pinged_ns = link->kept_ns = now_ns;
-  mst_mux_init(&link->mux, 1, now_ns);
-  link->out = malloc(MST_LINK_OUT_BYTES);
-  int rc = link->out == NULL || mst_buf_reserve(&link->in, IN_BYTES) != 0 ||
-                   open_first(link) != 0
-               ? mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a link")
-               : watch(link, config->in, config->out, err);
+  int rc = mst_trunk_open(&link->trunk, config, &ops, prints, now_ns, err);
+  if (rc == 0 && (rc = open_first(link)) != 0) {
+    (void)mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a link");
+    mst_trunk_free(&link->trunk);
+  }
   if (rc != 0) {
-    free(link->first);
-    link->lines = NULL;
-    link->closed = 1;
-    mst_link_free(link);
+    free(link);
     return rc;
   }
+  (void)pthread_mutex_init(&link->lock, NULL);
+  link->forget_ns = INT64_MAX;
+  link->kept_ns = now_ns;
   link->is_listed = 1;
   link->next = links->first;
   links->first = link;
-  mst_mux_ping(&link->mux, now_ns); // measures the round trip
-  mst_link_fill(link, now_ns);
+  mst_trunk_fill(&link->trunk, now_ns);
   *out = link;
   *first = &link->first->line;
   return 0;
@@ -302,29 +267,25 @@ int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
 // close_fds says that nothing more comes of the first stream, too: a child of this process may
 // still have the link.
 static void close_fds(struct mst_link *link) {
-  int in = link->in_io.fd, out = link->out_io.fd;
-  if (link->failed == 0 && link->first != NULL && link->first->stream != NULL) {
-    mst_mux_end(&link->mux, link->first->stream);
-    mst_link_push(link, mst_clock_now());
+  if (link->trunk.failed == 0 && link->first != NULL &&
+      link->first->stream != NULL) {
+    mst_mux_end(&link->trunk.mux, link->first->stream);
+    mst_trunk_push(&link->trunk, mst_clock_now());
   }
-  mst_link_fail(link, -MST_ECLOSED, "this end was closed");
+  mst_trunk_fail(&link->trunk, -MST_ECLOSED, "this end was closed");
   link->closed = 1;
-  link->in_io.fd = link->out_io.fd = -1;
-  if (out != in) mst_net_close(&out);
-  mst_net_close(&in);
+  mst_trunk_close(&link->trunk);
 }
 
 void mst_link_close(struct mst_link *link) {
   if (link == NULL || link->closed) return;
   (void)pthread_mutex_lock(&link->lock);
-  mst_loop_remove(link->prints, &link->in_io);
-  mst_loop_remove(link->prints, &link->out_io);
   close_fds(link);
   for (struct mst_ll *line = link->lines; line != NULL; line = line->next)
     mst_ll_abandon(line);
   mst_cargo_abandon(link);
-  mst_mux_free(&link->mux);
-  link->some_over = 1;
+  mst_mux_free(&link->trunk.mux);
+  link->trunk.some_over = 1;
   (void)pthread_mutex_unlock(&link->lock);
 }
 
@@ -332,8 +293,8 @@ void mst_link_break(struct mst_link *link) {
   if (link == NULL || link->closed) return;
   // The assertion that failed may have left it locked: then it can't say that it ends.
   const int locked = pthread_mutex_trylock(&link->lock) == 0;
-  link->in_io.slot = link->out_io.slot = 0;
-  if (!locked && link->failed == 0) link->failed = -MST_ECLOSED;
+  mst_trunk_break(&link->trunk);
+  if (!locked && link->trunk.failed == 0) link->trunk.failed = -MST_ECLOSED;
   close_fds(link);
   if (locked) (void)pthread_mutex_unlock(&link->lock);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/mst_err.h"
+#include "host/link_config.h"
 #include "loop/line.h"
 #include "loop/loop.h"
 
@@ -28,18 +29,9 @@ struct mst_links {
   struct mst_link *first;
 };
 
-struct mst_link_config {
-  int in, out; // the link; may be the same socket. Taken over
-  // It counts as broken after this time without a byte; pings are sent six times as often.
-  int64_t silence_ns;
-  // The link has TCP's delays on: a small packet waits until the one before is acknowledged, which
-  // happens after 40 ms, unless something comes back. So something is sent back sooner.
-  uint8_t delays;
-};
-
-// mst_link_open makes a link that has been greeted (greet.h), and serves it by `prints`. *first:
-// the line to the host process, a reference for the caller. 0, -MST_EMEM, -MST_ESYS: then nothing
-// is taken over.
+// mst_link_open makes a link that has been greeted (greet.h), takes the config's descriptors over,
+// and serves it by `prints`. *first: the line to the host process, a reference for the caller. 0,
+// -MST_EMEM, -MST_ESYS: then nothing is taken over.
 int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
                   struct mst_loop *prints, struct mst_link **out,
                   struct mst_line **first, struct mst_err *err);

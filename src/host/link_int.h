@@ -9,13 +9,9 @@
 #include "base/mst_buf.h"
 #include "base/mst_clock.h"
 #include "host/link.h"
-#include "host/mux.h"
+#include "host/trunk.h"
 #include "share/segment.h"
 
-// Room for what one turn may put on the link: a piece of data, and an ATTACH before it.
-#define MST_LINK_TURN_MAX                                                      \
-  (MST_PIECE_HEAD_BYTES + MST_PIECE_MAX + MST_ATTACH_BYTES_MAX)
-#define MST_LINK_OUT_BYTES (2 * (size_t)MST_LINK_TURN_MAX)
 // A line holds so many bytes that the link hasn't taken.
 #define MST_LINE_OUT_MAX ((size_t)2 * MST_PIECE_MAX)
 // A segment that was sent is kept, at both ends, while it is used again within this time.
@@ -78,33 +74,21 @@ struct mst_lls {
 };
 
 struct mst_link {
-  struct mst_link *next; // of the session's
-  uint8_t is_listed;     // is one of these
+  struct mst_trunk trunk; // first member: casts both ways
+  struct mst_link *next;  // of the session's
+  uint8_t is_listed;      // is one of these
   pthread_mutex_t lock;
-  struct mst_mux mux;
-  struct mst_loop *prints;
-  struct mst_io in_io, out_io; // may be one descriptor
-  struct mst_buf in;           // from in_head on: not dealt with
-  size_t in_head;
-  uint8_t *out; // from out_head to out_n
-  size_t out_head, out_n;
-  uint8_t out_blocked;
   struct mst_ll *lines;
   struct mst_ll *first; // the line to the host process; NULL: freed
   struct mst_cargo *cargo;
   struct mst_parcels spent; // they went: tidied up by the session's thread
   struct mst_lls due_prints, due;
-  uint8_t some_over; // a stream may be over
   int64_t forget_ns; // when a segment may have to be forgotten
-  uint8_t delays;
-  int64_t owes_ns; // the answer that mux owes: when it is due; INT64_MAX
   // the keeper's
-  int64_t silence_ns, pinged_ns, kept_ns;
+  int64_t kept_ns;
   uint64_t reads, reads_kept;
   uint8_t strikes;
   uint8_t closed;
-  int failed; // 0, or a negative code; err says more
-  struct mst_err err;
 };
 
 // ---- flow.c: what waits in lines
@@ -175,12 +159,13 @@ void mst_cargo_free_all(struct mst_link *link);
 
 // ---- pump.c
 
-// mst_link_push puts on the link what mux lets; mst_link_fill does so on the session's thread, and
-// has the loop tell when more can go. mst_link_read takes what has come.
-void mst_link_push(struct mst_link *link, int64_t now_ns);
-void mst_link_fill(struct mst_link *link, int64_t now_ns);
+// What the trunk asks for, see trunk.h. mst_link_read takes what has come.
+int mst_pump_came(struct mst_trunk *trunk, const struct mst_came *what,
+                  int64_t now_ns);
+void mst_pump_turn(struct mst_trunk *trunk, struct mst_stream *stream,
+                   size_t most, int64_t now_ns);
+void mst_pump_fails(struct mst_trunk *trunk);
 void mst_link_read(struct mst_link *link, int64_t now_ns);
-void mst_link_fail(struct mst_link *link, int code, const char *text);
 // mst_link_free frees it if nobody needs it; without the lock.
 void mst_link_free(struct mst_link *link);
 

@@ -120,13 +120,13 @@ static int has_credit(const struct mst_stream *stream) {
   return stream->sent < stream->limit;
 }
 
-static struct mst_turns *turns_of(struct mst_mux *mux,
-                                  const struct mst_stream *stream) {
+static struct mst_turn_queue *turns_of(struct mst_mux *mux,
+                                       const struct mst_stream *stream) {
   return is_urgent(stream) ? &mux->urgent : &mux->bulk;
 }
 
 static void leave_turns(struct mst_mux *mux, struct mst_stream *stream) {
-  struct mst_turns *turns = turns_of(mux, stream);
+  struct mst_turn_queue *turns = turns_of(mux, stream);
   if (!stream->in_turn) return;
   stream->in_turn = 0;
   *(stream->turn_prev != NULL ? &stream->turn_prev->turn_next : &turns->first) =
@@ -137,7 +137,7 @@ static void leave_turns(struct mst_mux *mux, struct mst_stream *stream) {
 }
 
 static void join_turns(struct mst_mux *mux, struct mst_stream *stream) {
-  struct mst_turns *turns = turns_of(mux, stream);
+  struct mst_turn_queue *turns = turns_of(mux, stream);
   const int may =
       stream->ready && has_credit(stream) && !stream->ended && !stream->stopped;
   if (stream->in_turn || !may) return;

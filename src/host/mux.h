@@ -55,7 +55,7 @@ struct mst_stream {
   struct mst_stream *next, *next_due, *turn_next, *turn_prev;
 };
 
-struct mst_turns {
+struct mst_turn_queue {
   struct mst_stream *first, *last;
 };
 
@@ -68,7 +68,7 @@ struct mst_mux {
   uint32_t next_id;
   struct mst_stream **table; // by id
   size_t table_size, count;
-  struct mst_turns urgent, bulk;
+  struct mst_turn_queue urgent, bulk;
   struct mst_stream *due, *last_due;
   uint64_t grown; // windows, beyond their first size
   // the link

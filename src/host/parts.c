@@ -13,11 +13,12 @@ static int send_segment(struct mst_relay *relay, int *fd,
   struct stat what;
   if (fstat(*fd, &what) != 0) return -MST_ESYS;
   if (!S_ISREG(what.st_mode) || what.st_size == 0) return -MST_EPROTO;
-  struct mst_stream *stream = mst_mux_open(&relay->mux, MST_STREAM_SEGMENT);
+  struct mst_stream *stream =
+      mst_mux_open(&relay->trunk.mux, MST_STREAM_SEGMENT);
   struct mst_end *end = stream == NULL ? NULL : mst_end_new(relay, stream);
   if (stream != NULL && end == NULL) {
     stream->ended = stream->got_end = 1;
-    mst_mux_close(&relay->mux, stream);
+    mst_mux_close(&relay->trunk.mux, stream);
   }
   if (end == NULL) return -MST_EMEM;
   end->segment.fd = *fd;
@@ -104,7 +105,10 @@ static int make_one(struct mst_end *end, int *fd, struct mst_err *err) {
   if (rc != 0) return rc;
   mst_net_raise(&ours);
   rc = mst_end_give(end, ours);
-  if (rc != 0) mst_net_close(fd);
+  if (rc != 0) {
+    mst_net_close(&ours);
+    mst_net_close(fd);
+  }
   return rc;
 }
 

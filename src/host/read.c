@@ -10,16 +10,13 @@
 
 // ---- what goes to the link
 
-static uint8_t *out_at(const struct mst_relay *relay) {
-  return relay->out + relay->out_n;
-}
-
 // send puts n bytes that lie behind room for a header at the end of what goes out.
 static void send(struct mst_end *end, size_t n, int64_t now_ns) {
   struct mst_relay *relay = end->relay;
   if (n == 0) return;
-  mst_mux_data(&relay->mux, end->stream, n, now_ns, out_at(relay));
-  relay->out_n += MST_PIECE_HEAD_BYTES + n;
+  mst_mux_data(&relay->trunk.mux, end->stream, n, now_ns,
+               mst_trunk_end(&relay->trunk));
+  relay->trunk.out_n += MST_PIECE_HEAD_BYTES + n;
 }
 
 // send_with sends n bytes, of which those from `start` on have descriptors along.
@@ -30,13 +27,15 @@ static int send_with(struct mst_end *end, size_t start, size_t n, int *fds,
   uint8_t bytes[MST_ATTACH_BYTES_MAX];
   const int rc = mst_parts_send(relay, fds, count, attached);
   if (rc != 0) return rc;
-  const uint8_t *from = out_at(relay) + MST_PIECE_HEAD_BYTES + start;
+  const uint8_t *from =
+      mst_trunk_end(&relay->trunk) + MST_PIECE_HEAD_BYTES + start;
   send(end, start, now_ns);
   const size_t said =
-      mst_mux_attach(&relay->mux, end->stream, attached, count, bytes);
-  memmove(out_at(relay) + said + MST_PIECE_HEAD_BYTES, from, n - start);
-  memcpy(out_at(relay), bytes, said);
-  relay->out_n += said;
+      mst_mux_attach(&relay->trunk.mux, end->stream, attached, count, bytes);
+  memmove(mst_trunk_end(&relay->trunk) + said + MST_PIECE_HEAD_BYTES, from,
+          n - start);
+  memcpy(mst_trunk_end(&relay->trunk), bytes, said);
+  relay->trunk.out_n += said;
   send(end, n - start, now_ns);
   return 0;
 }
@@ -110,7 +109,7 @@ static void hold(struct mst_end *end) {
 }
 
 static void fail(struct mst_end *end, int rc) {
-  mst_relay_fail(end->relay, rc,
+  mst_trunk_fail(&end->relay->trunk, rc,
                  rc == -MST_EMEM ? "no memory to go on"
                                  : "a process on this host sent no frames");
 }
@@ -124,7 +123,7 @@ static void take_from(struct mst_buf *buf, size_t n) {
 static void send_held(struct mst_end *end, size_t most, int64_t now_ns) {
   struct mst_buf *held = &end->held;
   size_t start, sends;
-  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  uint8_t *bytes = mst_trunk_end(&end->relay->trunk) + MST_PIECE_HEAD_BYTES;
   const size_t n = held->len < most ? held->len : most;
   memcpy(bytes, held->data, n);
   const int rc = look(end, bytes, n, end->held_passes, &start, &sends);
@@ -142,7 +141,7 @@ static void send_held(struct mst_end *end, size_t most, int64_t now_ns) {
 
 static void ended(struct mst_end *end) {
   if (mst_net_is_closed(end->io.fd)) { // in both directions
-    mst_mux_stop(&end->relay->mux, end->stream);
+    mst_mux_stop(&end->relay->trunk.mux, end->stream);
     mst_end_write_over(end);
   }
   mst_end_read_over(end);
@@ -167,7 +166,7 @@ static int awaits_output(struct mst_end *end) {
 }
 
 static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
-  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  uint8_t *bytes = mst_trunk_end(&end->relay->trunk) + MST_PIECE_HEAD_BYTES;
   int fds[MST_NET_FDS_MAX], lost = 0;
   size_t count = 0, start, sends;
   if (awaits_output(end)) {
@@ -209,7 +208,7 @@ static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
 }
 
 static void read_pipe(struct mst_end *end, size_t most, int64_t now_ns) {
-  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  uint8_t *bytes = mst_trunk_end(&end->relay->trunk) + MST_PIECE_HEAD_BYTES;
   const int64_t got = mst_net_read(end->io.fd, bytes, most, NULL);
   if (got == -MST_EAGAIN) {
     mst_end_ready(end, 0);
@@ -221,7 +220,7 @@ static void read_pipe(struct mst_end *end, size_t most, int64_t now_ns) {
 }
 
 static void read_segment(struct mst_end *end, size_t most, int64_t now_ns) {
-  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  uint8_t *bytes = mst_trunk_end(&end->relay->trunk) + MST_PIECE_HEAD_BYTES;
   const uint64_t at = end->stream->sent, left = end->bytes - at;
   if (left == 0) {
     mst_end_read_over(end);
@@ -238,12 +237,16 @@ static void read_segment(struct mst_end *end, size_t most, int64_t now_ns) {
 
 static void send_reply(struct mst_end *end, size_t most, int64_t now_ns) {
   const size_t n = end->reply.len < most ? end->reply.len : most;
-  memcpy(out_at(end->relay) + MST_PIECE_HEAD_BYTES, end->reply.data, n);
+  memcpy(mst_trunk_end(&end->relay->trunk) + MST_PIECE_HEAD_BYTES,
+         end->reply.data, n);
   send(end, n, now_ns);
   take_from(&end->reply, n);
 }
 
-void mst_read_turn(struct mst_end *end, size_t most, int64_t now_ns) {
+void mst_read_turn(struct mst_trunk *trunk, struct mst_stream *stream,
+                   size_t most, int64_t now_ns) {
+  struct mst_end *end = stream->owner;
+  (void)trunk;
   if (end->stream->class == MST_STREAM_SEGMENT) {
     read_segment(end, most, now_ns);
   } else if (!mst_end_is_live(end)) {

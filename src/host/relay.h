@@ -16,22 +16,13 @@
 #include <stdint.h>
 
 #include "base/mst_err.h"
+#include "host/link_config.h"
 
 struct mst_relay;
 
-struct mst_relay_config {
-  int in,
-      out; // the link; may be the same socket. Taken over, closed by mst_relay_close
-  int first; // a socket, for MST_STREAM_FIRST. Taken over. Its end ends the relay
-  // The link counts as broken after this time without a byte; pings are sent six times as often.
-  int64_t silence_ns;
-  // The link has TCP's delays on: a small packet waits until the one before is acknowledged, which
-  // happens after 40 ms, unless something comes back. So something is sent back sooner.
-  uint8_t delays;
-};
-
-// mst_relay_open makes a relay. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.
-int mst_relay_open(const struct mst_relay_config *config,
+// mst_relay_open makes a relay that takes over the config's descriptors, and `first`: a socket for
+// MST_STREAM_FIRST, whose end ends the relay. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.
+int mst_relay_open(const struct mst_link_config *config, int first,
                    struct mst_relay **out, struct mst_err *err);
 // mst_relay_run serves what is ready; it waits up to timeout_ms for that (-1: without limit). 0
 // while the relay works. -MST_ECLOSED once the other end has closed the link or the first stream

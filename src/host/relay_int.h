@@ -5,8 +5,8 @@
 
 #include "base/mst_buf.h"
 #include "base/mst_clock.h"
-#include "host/mux.h"
 #include "host/relay.h"
+#include "host/trunk.h"
 #include "loop/loop.h"
 #include "net/net.h"
 #include "share/segment.h"
@@ -86,30 +86,13 @@ struct mst_end {
 };
 
 struct mst_relay {
-  struct mst_mux mux;
-  struct mst_loop *loop;
-  struct mst_io in_io, out_io; // the link; may be one descriptor
-  uint8_t out_blocked;
-  struct mst_buf in; // from in_head on: not dealt with
-  size_t in_head;
-  uint8_t *out; // for the link: from out_head to out_n
-  size_t out_head, out_n;
+  struct mst_trunk trunk; // first member: casts both ways
   struct mst_end *ends, *touched, *waiting;
   struct mst_end *first;
-  uint8_t some_over; // a stream may be over
-  uint8_t moved;     // something was written or made, which others may wait for
-  int64_t retry_ns;  // try again what the system had no room for; INT64_MAX
-  int64_t silence_ns, pinged_ns;
-  uint8_t delays;
-  int64_t owes_ns; // the answer that mux owes: when it is due; INT64_MAX
-  int failed;      // 0, or a negative code; err says more
-  struct mst_err err;
+  uint8_t moved;    // something was written or made, which others may wait for
+  int64_t retry_ns; // try again what the system had no room for; INT64_MAX
 };
 
-// Room for what one turn may put on the link: two pieces of data and an ATTACH between them.
-#define MST_RELAY_TURN_MAX                                                     \
-  (2 * MST_PIECE_HEAD_BYTES + MST_PIECE_MAX + MST_ATTACH_BYTES_MAX)
-#define MST_RELAY_OUT_BYTES (2 * MST_RELAY_TURN_MAX)
 // How long what goes along with a frame may wait for descriptors or memory, and news of a worker's
 // end for its answers to be sent.
 #define MST_RELAY_LACKS_NS (5 * MST_NS_PER_S)
@@ -118,7 +101,7 @@ struct mst_relay {
 
 // mst_end_new makes the end of a stream, without a descriptor. NULL if memory is short.
 struct mst_end *mst_end_new(struct mst_relay *relay, struct mst_stream *stream);
-// mst_end_give gives it its descriptor, which it owns from now on. 0, -MST_ESYS, -MST_EMEM.
+// mst_end_give gives it its descriptor. 0: it owns that from now on; -MST_ESYS, -MST_EMEM.
 int mst_end_give(struct mst_end *end, int fd);
 // mst_end_free frees it; its stream, which must be over, stays. mst_end_free_all frees all.
 void mst_end_free(struct mst_end *end);
@@ -143,7 +126,6 @@ struct mst_end *mst_end_of_worker(struct mst_relay *relay,
                                   enum mst_stream_class class);
 // mst_relay_retry asks for another turn in a while.
 void mst_relay_retry(struct mst_relay *relay, int64_t at_ns);
-void mst_relay_fail(struct mst_relay *relay, int code, const char *text);
 
 // ---- parts.c: what goes along with frames, both ways
 
@@ -176,8 +158,9 @@ void mst_write_on(struct mst_end *end);
 
 // ---- read.c: from descriptors to the link
 
-// mst_read_turn puts at most `most` bytes of the end's on the link, or says that there are none.
-void mst_read_turn(struct mst_end *end, size_t most, int64_t now_ns);
+// mst_read_turn serves the trunk, see trunk.h.
+void mst_read_turn(struct mst_trunk *trunk, struct mst_stream *stream,
+                   size_t most, int64_t now_ns);
 // mst_read_on goes on with an end that waited for another, if it needn't any more.
 void mst_read_on(struct mst_end *end);
 

@@ -12,7 +12,8 @@
 
 struct mst_relay_thread {
   pthread_t thread;
-  struct mst_relay_config config;
+  struct mst_link_config config;
+  int first;
   int64_t until_ns;
   // Written by the thread before the state that lets others read them.
   struct mst_err err;
@@ -20,22 +21,23 @@ struct mst_relay_thread {
   _Atomic int state;
 };
 
-static void close_config(struct mst_relay_config *config) {
-  mst_net_close(&config->first);
+static void close_all(struct mst_relay_thread *self) {
+  struct mst_link_config *config = &self->config;
+  mst_net_close(&self->first);
   if (config->out != config->in) mst_net_close(&config->out);
   mst_net_close(&config->in);
 }
 
 static void serve(void *data) {
   struct mst_relay_thread *self = data;
-  struct mst_relay_config *config = &self->config;
+  const struct mst_link_config *config = &self->config;
   struct mst_relay *relay = NULL;
   const struct mst_greet_link link = {.in = config->in,
                                       .out = config->out,
-                                      .until = config->first,
+                                      .until = self->first,
                                       .until_ns = self->until_ns};
   int rc = mst_greet_host(&link, &self->err);
-  if (rc == 0) rc = mst_relay_open(config, &relay, &self->err);
+  if (rc == 0) rc = mst_relay_open(config, self->first, &relay, &self->err);
   if (rc == 0) {
     atomic_store(&self->state, MST_RELAY_WORKS);
     while ((rc = mst_relay_run(relay, -1, &self->err)) == 0)
@@ -47,7 +49,7 @@ static void serve(void *data) {
   if (relay != NULL) {
     mst_relay_close(relay);
   } else {
-    close_config(config);
+    close_all(self);
   }
 }
 
@@ -62,12 +64,14 @@ static void *thread_main(void *data) {
   return NULL;
 }
 
-int mst_relay_start(const struct mst_relay_config *config, int64_t until_ns,
-                    struct mst_relay_thread **out, struct mst_err *err) {
+int mst_relay_start(const struct mst_link_config *config, int first,
+                    int64_t until_ns, struct mst_relay_thread **out,
+                    struct mst_err *err) {
   struct mst_relay_thread *thread = calloc(1, sizeof *thread);
   if (thread == NULL)
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a link");
   thread->config = *config;
+  thread->first = first;
   thread->until_ns = until_ns;
   mst_err_clear(&thread->err);
   const int rc = mst_thread_start(&thread->thread, thread_main, thread);

@@ -20,10 +20,11 @@ enum mst_relay_state {
   MST_RELAY_OVER
 };
 
-// mst_relay_start starts a thread that takes over the config's descriptors; the greeting may last
-// until until_ns. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.
-int mst_relay_start(const struct mst_relay_config *config, int64_t until_ns,
-                    struct mst_relay_thread **out, struct mst_err *err);
+// mst_relay_start starts a thread that takes over the descriptors, see mst_relay_open; the greeting
+// may last until until_ns. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.
+int mst_relay_start(const struct mst_link_config *config, int first,
+                    int64_t until_ns, struct mst_relay_thread **out,
+                    struct mst_err *err);
 enum mst_relay_state mst_relay_state(const struct mst_relay_thread *thread);
 // mst_relay_why tells why it is over: the code and *why, which may be NULL; 0 while it isn't.
 int mst_relay_why(const struct mst_relay_thread *thread, struct mst_err *why);

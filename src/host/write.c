@@ -94,7 +94,7 @@ static int64_t write_to(struct mst_end *end, const uint8_t *bytes, size_t n,
 // took makes room for others of the stream's bytes.
 static void took(struct mst_end *end, size_t n) {
   end->relay->moved = 1;
-  mst_mux_took(&end->relay->mux, end->stream, n, mst_clock_now());
+  mst_mux_took(&end->relay->trunk.mux, end->stream, n, mst_clock_now());
 }
 
 // put writes what fits. Returns how much is done with; less than n: is_full, or it waits.
@@ -114,7 +114,7 @@ static size_t put(struct mst_end *end, const uint8_t *bytes, size_t n) {
       return done;
     } else if (sent == -MST_ECLOSED || !lacked(end)) {
       // Nobody reads it, or there is no room for it: the other relay needn't send it.
-      mst_mux_stop(&end->relay->mux, end->stream);
+      mst_mux_stop(&end->relay->trunk.mux, end->stream);
       mst_end_write_over(end);
     } else {
       return done;
@@ -131,7 +131,8 @@ static size_t put_frames(struct mst_end *end, const uint8_t *bytes, size_t n) {
     int dropped;
     const int64_t part = pass(end, bytes + done, n - done, &dropped);
     if (part < 0) {
-      mst_relay_fail(end->relay, -MST_EPROTO, "bytes that are no frame");
+      mst_trunk_fail(&end->relay->trunk, -MST_EPROTO,
+                     "bytes that are no frame");
       return n;
     }
     if (dropped) {
@@ -173,15 +174,16 @@ static int keep(struct mst_end *end, const uint8_t *bytes, size_t n) {
 int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
   const int64_t now_ns = mst_clock_now();
   if (end->no_more_writes) {
-    mst_mux_took(&end->relay->mux, end->stream, n, now_ns);
-    end->relay->some_over = 1;
+    mst_mux_took(&end->relay->trunk.mux, end->stream, n, now_ns);
+    end->relay->trunk.some_over = 1;
     return 0;
   }
   const size_t done = end->first == NULL && !end->is_full && may_go(end)
                           ? put_any(end, bytes, n)
                           : 0;
   if (done == n || end->no_more_writes) {
-    if (done < n) mst_mux_took(&end->relay->mux, end->stream, n - done, now_ns);
+    if (done < n)
+      mst_mux_took(&end->relay->trunk.mux, end->stream, n - done, now_ns);
     return 0;
   }
   return keep(end, bytes + done, n - done);
@@ -210,7 +212,7 @@ static int make_parts(struct mst_end *end) {
     if (end->first == NULL) return 0; // the end is broken
   }
   end->lacks_ns = 0;
-  end->relay->some_over = end->relay->moved = 1;
+  end->relay->trunk.some_over = end->relay->moved = 1;
   drop_first(end);
   return 1;
 }

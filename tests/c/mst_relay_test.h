@@ -56,12 +56,9 @@ static inline void open_host(int in, int out, int64_t silence_ns) {
   (void)signal(SIGPIPE, SIG_IGN);
   CHECK_INT(mst_net_pair(pair, NULL), 0);
   mst_chan_open(&first[1], pair[0], MST_FRAME_MAX);
-  const struct mst_relay_config config = {.in = in,
-                                          .out = out,
-                                          .first = pair[1],
-                                          .silence_ns = silence_ns,
-                                          .delays = has_delays};
-  CHECK_INT(mst_relay_open(&config, &relay, NULL), 0);
+  const struct mst_link_config config = {
+      .in = in, .out = out, .silence_ns = silence_ns, .delays = has_delays};
+  CHECK_INT(mst_relay_open(&config, pair[1], &relay, NULL), 0);
 }
 
 static inline void open_link_for(int64_t silence_ns) {
@@ -112,7 +109,7 @@ static inline void turn(void) {
     mst_link_keep(session, now_ns);
     failures[0] = mst_link_why(session, &errs[0]);
     (void)pthread_mutex_lock(&session->lock);
-    const char *wrong = mst_mux_check(&session->mux);
+    const char *wrong = mst_mux_check(&session->trunk.mux);
     (void)pthread_mutex_unlock(&session->lock);
     CHECK_TEXT(wrong != NULL ? wrong : "", "");
   }

@@ -44,17 +44,17 @@ TEST("Channels that are closed before they went along end over there") {
   struct worker worker;
   open_link();
   start_server();
-  const size_t before = session->mux.count;
+  const size_t before = session->trunk.mux.count;
   send_fork(&worker, 0);
   close_side(&worker, 0);
   take_fork(&worker, 0);
   UNTIL(has_ended(&worker.data[1]) && has_ended(&worker.control[1]));
   close_side(&worker, 1);
-  UNTIL(session->mux.count == before && relay->mux.count == before);
+  UNTIL(session->trunk.mux.count == before && relay->trunk.mux.count == before);
   // Or they never went along.
   release(&(struct mst_line *){line_beside(&server[0], MST_STREAM_DATA)});
   turns(3);
-  CHECK_INT(session->mux.count, before);
+  CHECK_INT(session->trunk.mux.count, before);
   close_link();
 }
 
@@ -174,16 +174,14 @@ TEST("A session that doesn't serve its link for long isn't silent") {
   CHECK_INT(mst_net_pipe(back, NULL), 0);
   CHECK_INT(mst_net_pair(pair, NULL), 0);
   (void)signal(SIGPIPE, SIG_IGN);
-  const struct mst_relay_config at_host = {.in = there[0],
-                                           .out = back[1],
-                                           .first = pair[1],
-                                           .silence_ns = silence_ns};
+  const struct mst_link_config at_host = {
+      .in = there[0], .out = back[1], .silence_ns = silence_ns};
   const struct mst_link_config here = {
       .in = back[0], .out = there[1], .silence_ns = silence_ns};
   const int64_t until_ns = mst_clock_now() + 20 * MST_NS_PER_S;
   CHECK_INT(mst_keeper_start(&here, until_ns, &keeper, NULL), 0);
   CHECK_INT(mst_keeper_greeted(keeper, NULL), 0);
-  CHECK_INT(mst_relay_start(&at_host, until_ns, &host, NULL), 0);
+  CHECK_INT(mst_relay_start(&at_host, pair[1], until_ns, &host, NULL), 0);
   struct pollfd polled = {.fd = mst_keeper_fd(keeper), .events = POLLIN};
   CHECK_INT(poll(&polled, 1, 20000), 1);
   CHECK_INT(mst_keeper_greeted(keeper, NULL), 1);

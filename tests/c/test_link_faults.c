@@ -201,7 +201,7 @@ TEST("A link that an assertion left locked is given up without a wait") {
   (void)pthread_mutex_lock(&session->lock);
   mst_link_keep(session, mst_clock_now()); // the keeper's thread, in the middle
   mst_link_break(session);
-  CHECK_INT(session->failed, -MST_ECLOSED);
+  CHECK_INT(session->trunk.failed, -MST_ECLOSED);
   (void)pthread_mutex_unlock(&session->lock); // so that this test frees it
   session->closed = 0;
   close_raw();

@@ -167,7 +167,7 @@ TEST("Frames, segments and output arrive once, in order, whatever is closed") {
   open_link();
   start_server();
   const int before = open_files();
-  const size_t count = session->mux.count;
+  const size_t count = session->trunk.mux.count;
   for (int round = 0; round < 12; round++) {
     seed = 100 + (uint64_t)round;
     run_any(round % 2, 600);
@@ -175,8 +175,9 @@ TEST("Frames, segments and output arrive once, in order, whatever is closed") {
       at->used_ns = -MST_LINK_KEEP_NS; // isn't used again
     session->forget_ns = 0;
     UNTIL((session->forget_ns = 0, session->cargo == NULL) &&
-          session->mux.count == count && relay->mux.count == count &&
-          session->spent.first == NULL && open_files() == before);
+          session->trunk.mux.count == count &&
+          relay->trunk.mux.count == count && session->spent.first == NULL &&
+          open_files() == before);
     CHECK(session->lines != NULL);
   }
   close_link();

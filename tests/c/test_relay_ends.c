@@ -45,10 +45,10 @@ TEST("A segment for several workers crosses the link once") {
     CHECK_INT(mst_chan_send(&workers[i].data[0], &head, blob, NULL, 0, 0, NULL),
               0);
   }
-  const uint64_t before = session->mux.flight.sent;
+  const uint64_t before = session->trunk.mux.flight.sent;
   for (uint32_t i = 0; i < WORKERS; i++)
     check_segment(&workers[i].data[1], i + 1, BYTES, 3);
-  CHECK(session->mux.flight.sent - before < BYTES + BYTES / 4);
+  CHECK(session->trunk.mux.flight.sent - before < BYTES + BYTES / 4);
   mst_blob_release(blob);
   for (uint32_t i = 0; i < WORKERS; i++)
     close_worker(&workers[i]);
@@ -108,11 +108,11 @@ TEST("A stream is over when the session closes it, though a child of the "
   struct worker worker;
   open_link();
   start_server();
-  const size_t before = session->mux.count;
+  const size_t before = session->trunk.mux.count;
   start_worker(&worker, 0);
-  CHECK_INT(session->mux.count, before + 3);
+  CHECK_INT(session->trunk.mux.count, before + 3);
   close_side(&worker, 0); // the worker's ends stay open
-  UNTIL(session->mux.count == before && relay->mux.count == before);
+  UNTIL(session->trunk.mux.count == before && relay->trunk.mux.count == before);
   close_side(&worker, 1);
   close_link();
 }
@@ -148,7 +148,7 @@ TEST("A host hears that its session has ended, though a child of the session "
      "still has the link") {
   int copy;
   open_link();
-  CHECK_INT(mst_net_copy(session->out_io.fd, &copy, NULL), 0);
+  CHECK_INT(mst_net_copy(session->trunk.out_io.fd, &copy, NULL), 0);
   close_session();
   UNTIL(has_ended(&first[1]));
   mst_net_close(&copy);
@@ -175,7 +175,7 @@ static uint64_t sent_after(int64_t wait_ns) {
   const int64_t end_ns = mst_clock_now() + wait_ns;
   while (mst_clock_now() < end_ns)
     turn();
-  return session->mux.flight.sent + relay->mux.flight.sent;
+  return session->trunk.mux.flight.sent + relay->trunk.mux.flight.sent;
 }
 
 TEST("Something is sent back soon, once, where the link has TCP's delays on") {

@@ -51,7 +51,7 @@ static int take_link(int link[2], struct mst_err *err) {
 
 // ffi_host_open greets the session over standard input and output, and waits for its answer.
 // times_s: how long that may take, and the silence after which the session counts as gone. delays:
-// see mst_relay_config. TRUE, or list(error, call, errno).
+// see mst_link_config. TRUE, or list(error, call, errno).
 SEXP ffi_host_open(SEXP times_s, SEXP delays) {
   const int64_t until_ns = mst_clock_now() + ffi_ns(REAL(times_s)[0]);
   int link[2], pair[2];
@@ -65,13 +65,13 @@ SEXP ffi_host_open(SEXP times_s, SEXP delays) {
   if (rc != 0) return ffi_error_list(&err); // this process ends
   mst_net_raise(&pair[0]);
   mst_net_raise(&pair[1]);
-  const struct mst_relay_config config = {.in = link[0],
-                                          .out = link[1],
-                                          .first = pair[1],
-                                          .silence_ns =
-                                              ffi_ns(REAL(times_s)[1]),
-                                          .delays = Rf_asLogical(delays) == 1};
-  rc = mst_relay_start(&config, until_ns, &host.relay, &err);
+  const struct mst_link_config config = {
+      .in = link[0],
+      .out = link[1],
+      .silence_ns = ffi_ns(REAL(times_s)[1]),
+      .delays = Rf_asLogical(delays) == 1,
+  };
+  rc = mst_relay_start(&config, pair[1], until_ns, &host.relay, &err);
   if (rc != 0) return ffi_error_list(&err);
   host.first = pair[0];
   host.session = mst_proc_pidfd(getpid());
