@@ -10,17 +10,55 @@ void mst_relay_retry(struct mst_relay *relay, int64_t at_ns) {
   if (at_ns < relay->retry_ns) relay->retry_ns = at_ns;
 }
 
+// ---- kinds
+
+static int is(const struct mst_end *end, enum mst_stream_class class) {
+  return end->stream->class == (uint8_t) class;
+}
+
+struct mst_frames_end *mst_end_frames(struct mst_end *end) {
+  return is(end, MST_STREAM_CONTROL) || is(end, MST_STREAM_DATA)
+             ? (struct mst_frames_end *)(void *)end
+             : NULL;
+}
+
+struct mst_control_end *mst_end_control(struct mst_end *end) {
+  return is(end, MST_STREAM_CONTROL) ? (struct mst_control_end *)(void *)end
+                                     : NULL;
+}
+
+struct mst_data_end *mst_end_data(struct mst_end *end) {
+  return is(end, MST_STREAM_DATA) ? (struct mst_data_end *)(void *)end : NULL;
+}
+
+struct mst_segment_end *mst_end_segment(struct mst_end *end) {
+  return is(end, MST_STREAM_SEGMENT) ? (struct mst_segment_end *)(void *)end
+                                     : NULL;
+}
+
+static struct mst_end *new_end(enum mst_stream_class class) {
+  static const size_t sizes[] = {
+      [MST_STREAM_CONTROL] = sizeof(struct mst_control_end),
+      [MST_STREAM_DATA] = sizeof(struct mst_data_end),
+      [MST_STREAM_OUTPUT] = sizeof(struct mst_end),
+      [MST_STREAM_SEGMENT] = sizeof(struct mst_segment_end)};
+  return calloc(1, sizes[class]);
+}
+
+// ---- made
+
 struct mst_end *mst_end_new(struct mst_relay *relay,
                             struct mst_stream *stream) {
-  struct mst_end *end = calloc(1, sizeof *end);
+  struct mst_end *end = new_end((enum mst_stream_class)stream->class);
   if (end == NULL) return NULL;
   end->relay = relay;
   end->stream = stream;
   end->io.fd = -1;
-  end->segment = MST_SEGMENT_NONE;
   end->no_more_reads = stream->ended;
   end->no_more_writes = stream->got_end;
   stream->owner = end;
+  struct mst_segment_end *segment = mst_end_segment(end);
+  if (segment != NULL) segment->segment = MST_SEGMENT_NONE;
   end->next = relay->ends;
   if (end->next != NULL) end->next->prev = end;
   relay->ends = end;
@@ -42,9 +80,12 @@ static void is_ready(struct mst_io *io, uint32_t ready) {
   mst_end_touch(end);
 }
 
-static uint32_t wants(const struct mst_end *end) {
+static uint32_t wants(struct mst_end *end) {
+  const struct mst_control_end *control = mst_end_control(end);
+  const struct mst_data_end *data = mst_end_data(end);
   const int reads = !end->no_more_reads && !end->stream->ready &&
-                    end->held.len == 0 && end->go_on_at == 0;
+                    (control == NULL || control->held.len == 0) &&
+                    (data == NULL || data->go_on_at == 0);
   return (reads ? MST_READABLE : 0) | (end->is_full ? MST_WRITABLE : 0);
 }
 
@@ -71,6 +112,13 @@ static void close_fd(struct mst_end *end) {
   end->is_full = 0;
 }
 
+static void close_fds(struct mst_end *end) {
+  struct mst_frames_end *frames = mst_end_frames(end);
+  for (size_t i = 0; frames != NULL && i < frames->fd_count; i++)
+    mst_net_close(&frames->fds[i]);
+  if (frames != NULL) frames->fd_count = 0;
+}
+
 // drop_chunks drops what waits. What should have gone along goes nowhere.
 static void drop_chunks(struct mst_end *end) {
   while (end->first != NULL) {
@@ -85,9 +133,7 @@ static void drop_chunks(struct mst_end *end) {
     free(chunk);
   }
   end->last = NULL;
-  for (size_t i = 0; i < end->fd_count; i++)
-    mst_net_close(&end->fds[i]);
-  end->fd_count = 0;
+  close_fds(end);
 }
 
 static void leave_lists(struct mst_end *end) {
@@ -106,27 +152,33 @@ static void leave_lists(struct mst_end *end) {
 // forget lets other ends forget this one.
 static void forget(struct mst_end *gone) {
   for (struct mst_end *end = gone->relay->ends; end != NULL; end = end->next) {
-    if (end->prints == gone) end->prints = NULL;
+    struct mst_control_end *control = mst_end_control(end);
+    struct mst_data_end *data = mst_end_data(end);
+    if (data != NULL && data->prints == gone) data->prints = NULL;
+    if (control == NULL) continue;
     for (int i = 0; i < 2; i++) {
-      if (end->held_for[i] == gone) end->held_for[i] = NULL;
+      if (control->held_for[i] == gone) control->held_for[i] = NULL;
     }
     for (int i = 0; i < 3; i++) {
-      if (end->naming[i] == gone) end->naming[i] = NULL;
+      if (control->naming[i] == gone) control->naming[i] = NULL;
     }
   }
 }
 
 static void free_one(struct mst_end *end) {
+  struct mst_control_end *control = mst_end_control(end);
+  struct mst_segment_end *segment = mst_end_segment(end);
   if (end->io.fd >= 0) close_fd(end);
-  for (size_t i = 0; i < end->fd_count; i++)
-    mst_net_close(&end->fds[i]);
-  if (end->sends_segment) {
-    mst_net_close(&end->segment.fd); // another's, which only passed by
-  } else {
-    mst_segment_close(&end->segment);
+  close_fds(end);
+  if (segment != NULL && segment->sends) {
+    mst_net_close(&segment->segment.fd); // another's, which only passed by
+  } else if (segment != NULL) {
+    mst_segment_close(&segment->segment);
   }
-  mst_buf_free(&end->held);
-  mst_buf_free(&end->reply);
+  if (control != NULL) {
+    mst_buf_free(&control->held);
+    mst_buf_free(&control->reply);
+  }
   free(end);
 }
 

@@ -21,13 +21,15 @@ static int send_segment(struct mst_relay *relay, int *fd,
     mst_mux_close(&relay->trunk.mux, stream);
   }
   if (end == NULL) return -MST_EMEM;
-  end->segment.fd = *fd;
+  struct mst_segment_end *segment = mst_end_segment(end);
+  segment->segment.fd = *fd;
   *fd = -1;
-  end->sends_segment = 1;
-  end->bytes = (uint64_t)what.st_size;
+  segment->sends = 1;
+  segment->bytes = (uint64_t)what.st_size;
   mst_end_ready(end, 1);
-  *attached = (struct mst_attached){
-      .class = MST_STREAM_SEGMENT, .stream = stream->id, .bytes = end->bytes};
+  *attached = (struct mst_attached){.class = MST_STREAM_SEGMENT,
+                                    .stream = stream->id,
+                                    .bytes = segment->bytes};
   return 0;
 }
 
@@ -46,10 +48,9 @@ int mst_parts_send(struct mst_relay *relay, int *fds, size_t count,
 // know_each_other: a worker's answers come after its output.
 static void know_each_other(struct mst_end *const ends[MST_ATTACHED_MAX],
                             size_t count) {
-  if (count == 3 && ends[0]->stream->class == MST_STREAM_DATA &&
-      ends[2]->stream->class == MST_STREAM_OUTPUT) {
-    ends[0]->prints = ends[2];
-  }
+  if (count != 3 || ends[2]->stream->class != MST_STREAM_OUTPUT) return;
+  struct mst_data_end *data = mst_end_data(ends[0]);
+  if (data != NULL) data->prints = ends[2];
 }
 
 int mst_parts_came(struct mst_end *carrier, const struct mst_came *came) {
@@ -64,7 +65,8 @@ int mst_parts_came(struct mst_end *carrier, const struct mst_came *came) {
         free(chunk);
         return -MST_EMEM;
       }
-      end->bytes = came->attached[i].bytes;
+      struct mst_segment_end *segment = mst_end_segment(end);
+      if (segment != NULL) segment->bytes = came->attached[i].bytes;
     }
     chunk->attached[i] = end;
   }
@@ -96,10 +98,10 @@ static int make_ends(const struct mst_end *end, int *ours, int *theirs,
 }
 
 static int make_one(struct mst_end *end, int *fd, struct mst_err *err) {
-  if (end->stream->class == MST_STREAM_SEGMENT) {
-    if (!end->is_whole) return end->no_more_writes ? -MST_ECLOSED : -MST_EAGAIN;
-    return mst_net_copy(end->segment.fd, fd, err);
-  }
+  const struct mst_segment_end *segment = mst_end_segment(end);
+  if (segment != NULL && !segment->is_whole)
+    return end->no_more_writes ? -MST_ECLOSED : -MST_EAGAIN;
+  if (segment != NULL) return mst_net_copy(segment->segment.fd, fd, err);
   int ours;
   int rc = make_ends(end, &ours, fd, err);
   if (rc != 0) return rc;
@@ -112,7 +114,7 @@ static int make_one(struct mst_end *end, int *fd, struct mst_err *err) {
   return rc;
 }
 
-int mst_parts_make(struct mst_end *carrier, struct mst_chunk *chunk,
+int mst_parts_make(struct mst_frames_end *carrier, struct mst_chunk *chunk,
                    struct mst_err *err) {
   // Those made before the system lacked something stay.
   while (carrier->fd_count < chunk->count) {
@@ -123,15 +125,17 @@ int mst_parts_make(struct mst_end *carrier, struct mst_chunk *chunk,
     carrier->fds[carrier->fd_count++] = fd;
     mst_end_wait(end); // something may have come for it
   }
+  struct mst_control_end *control = mst_end_control(&carrier->end);
   for (size_t i = 0; i < chunk->count; i++) {
     chunk->attached[i]->refs--;
-    if (chunk->count == 3) carrier->naming[i] = chunk->attached[i];
+    if (control != NULL && chunk->count == 3)
+      control->naming[i] = chunk->attached[i];
   }
   chunk->count = 0;
   return 0;
 }
 
-void mst_parts_refuse(struct mst_end *carrier, struct mst_chunk *chunk,
+void mst_parts_refuse(struct mst_frames_end *carrier, struct mst_chunk *chunk,
                       int sys_errno) {
   for (size_t i = 0; i < carrier->fd_count; i++)
     mst_net_close(&carrier->fds[i]);
@@ -142,17 +146,19 @@ void mst_parts_refuse(struct mst_end *carrier, struct mst_chunk *chunk,
     if (end->stream->class != MST_STREAM_SEGMENT) mst_end_break(end);
   }
   chunk->count = 0;
-  if (carrier->stream->class == MST_STREAM_DATA) {
-    mst_end_break(carrier);
+  struct mst_control_end *control = mst_end_control(&carrier->end);
+  if (control == NULL) {
+    mst_end_break(&carrier->end);
     return;
   }
-  carrier->drops = 1;
-  carrier->drops_errno = sys_errno;
+  control->drops = 1;
+  control->drops_errno = sys_errno;
 }
 
 // ---- segments
 
-int mst_segment_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
+int mst_segment_came(struct mst_segment_end *end, const uint8_t *bytes,
+                     size_t n) {
   struct mst_err err;
   int rc = 0;
   mst_err_clear(&err);

@@ -37,53 +37,73 @@ struct mst_chunk {
   uint8_t bytes[];
 };
 
-// ---- ends.c: one stream's descriptor on this side
+// ---- ends.c: one stream's descriptor on this side. What a kind of stream has besides follows the
+// first member, so that pointers may be cast both ways.
 
-struct mst_end {
+struct mst_end { // OUTPUT has no more than this
   struct mst_relay *relay;
   struct mst_end *next, *prev; // all of the relay's
   struct mst_stream *stream;
-  struct mst_io io;       // fd -1: not made yet, or closed
-  uint8_t is_made;        // it has, or had, a descriptor
-  uint8_t no_more_reads;  // its end was read, or isn't wanted
-  uint8_t no_more_writes; // the other side of the descriptor is gone
-  uint8_t is_full;        // the descriptor takes no more for now
-  uint8_t
-      is_touched; // in the relay's list of those whose wants may have changed
-  uint8_t waits;  // in the relay's list of those that wait for another end
+  struct mst_io io;          // fd -1: not made yet, or closed
+  uint8_t is_made;           // it has, or had, a descriptor
+  uint8_t no_more_reads;     // its end was read, or isn't wanted
+  uint8_t no_more_writes;    // the other side of the descriptor is gone
+  uint8_t is_full;           // the descriptor takes no more for now
+  uint8_t is_touched, waits; // in the relay's lists: `touched`, `waiting`
   struct mst_end *next_touched, *next_waiting;
-  size_t refs; // chunks that attach it
+  size_t refs;                    // chunks that attach it
+  struct mst_chunk *first, *last; // from the link, for the descriptor
+  int64_t
+      lacks_ns; // since when the system has lacked something for it, 0: it doesn't
   // the worker that it belongs to, if it is one's
   uint32_t cluster, worker, epoch;
   uint8_t is_named;
-  struct mst_end *prints; // of DATA: the worker's OUTPUT
-  // from the descriptor to the link
-  struct mst_passing in;
-  uint64_t go_on_at;   // DATA: wait until so many bytes of `prints` were sent
-  struct mst_buf held; // read, but waits for a worker's last words
+};
+
+// CONTROL and DATA: frames, with descriptors along.
+struct mst_frames_end {
+  struct mst_end end;
+  struct mst_passing in;     // from the descriptor to the link
+  int fds[MST_ATTACHED_MAX]; // go along with the next byte for the descriptor
+  size_t fd_count;
+};
+
+struct mst_control_end {
+  struct mst_frames_end frames;
+  struct mst_passing out; // from the link to the descriptor
+  // Read, but it waits for a worker's last words.
+  struct mst_buf held;
   uint64_t held_output, held_data; // so many bytes of these have to be sent
   struct mst_end *held_for[2];     // output, data; NULL: gone
   int64_t held_ns;
   uint8_t held_passes; // it was waited for
   struct mst_buf
       reply; // the relay's own answers, for the other side of the link
-  // from the link to the descriptor
-  struct mst_passing out;
-  struct mst_chunk *first, *last;
-  int fds[MST_ATTACHED_MAX]; // go along with the next byte
-  size_t fd_count;
   struct mst_end
       *naming[3]; // the worker's ends, named by the FORK that comes next
   uint8_t drops;  // the next frame is dropped: what goes along couldn't be made
   int drops_errno;
-  int64_t
-      lacks_ns; // since when the system has lacked something for it, 0: it doesn't
-  // SEGMENT
+};
+
+struct mst_data_end {
+  struct mst_frames_end frames;
+  struct mst_end *prints; // the worker's OUTPUT
+  uint64_t go_on_at; // wait until so many bytes of that were sent; 0: don't
+};
+
+struct mst_segment_end {
+  struct mst_end end;
   struct mst_segment segment; // sent: a descriptor; received: being written
   uint64_t bytes;             // its size
-  uint8_t sends_segment;      // it goes to the session
+  uint8_t sends;              // it goes to the session
   uint8_t is_whole;           // all bytes are there
 };
+
+// Each gives NULL for another kind of stream.
+struct mst_frames_end *mst_end_frames(struct mst_end *end);
+struct mst_control_end *mst_end_control(struct mst_end *end);
+struct mst_data_end *mst_end_data(struct mst_end *end);
+struct mst_segment_end *mst_end_segment(struct mst_end *end);
 
 struct mst_relay {
   struct mst_trunk trunk; // first member: casts both ways
@@ -140,14 +160,15 @@ int mst_parts_came(struct mst_end *carrier, const struct mst_came *came);
 // mst_parts_make makes the descriptors of an attached chunk. 0: the carrier's fds are there;
 // -MST_EAGAIN: a segment isn't whole yet; -MST_ECLOSED: it won't be; -MST_ESYS, -MST_EMEM: the
 // system lacks something.
-int mst_parts_make(struct mst_end *carrier, struct mst_chunk *chunk,
+int mst_parts_make(struct mst_frames_end *carrier, struct mst_chunk *chunk,
                    struct mst_err *err);
 // mst_parts_refuse drops an attached chunk that can't be made. The frame that it goes with is
 // dropped, too, or on a DATA the carrier ends.
-void mst_parts_refuse(struct mst_end *carrier, struct mst_chunk *chunk,
+void mst_parts_refuse(struct mst_frames_end *carrier, struct mst_chunk *chunk,
                       int sys_errno);
 // mst_segment_came writes bytes of a segment. 0, -MST_EMEM, -MST_ESYS.
-int mst_segment_came(struct mst_end *end, const uint8_t *bytes, size_t n);
+int mst_segment_came(struct mst_segment_end *end, const uint8_t *bytes,
+                     size_t n);
 
 // ---- write.c: from the link to descriptors
 

@@ -27,7 +27,8 @@ static int lacked(struct mst_end *end) {
 
 // ---- frames that the relay itself must know
 
-static void name_worker(struct mst_end *end, const struct mst_head *head) {
+static void name_worker(struct mst_control_end *end,
+                        const struct mst_head *head) {
   for (int i = 0; i < 3; i++) {
     struct mst_end *named = end->naming[i];
     end->naming[i] = NULL;
@@ -40,20 +41,22 @@ static void name_worker(struct mst_end *end, const struct mst_head *head) {
 }
 
 // refuse_fork answers a FORK whose descriptors couldn't be made, for the fork server.
-static void refuse_fork(struct mst_end *end, struct mst_head head) {
+static void refuse_fork(struct mst_control_end *end, struct mst_head head) {
   const struct mst_proc_msg msg = {.number = end->drops_errno};
   uint8_t bytes[MST_HEAD_BYTES + MST_PROC_MSG_BYTES];
   head.kind = MST_KIND_FORK_FAILED;
   head.length = MST_PROC_MSG_BYTES;
   mst_head_encode(&head, bytes);
   mst_proc_msg_encode(&msg, bytes + MST_HEAD_BYTES);
-  if (mst_buf_append(&end->reply, bytes, sizeof bytes) != 0) mst_end_break(end);
-  mst_end_ready(end, 1);
+  struct mst_end *base = &end->frames.end;
+  if (mst_buf_append(&end->reply, bytes, sizeof bytes) != 0)
+    mst_end_break(base);
+  mst_end_ready(base, 1);
 }
 
 // pass follows the frames of a control stream. Returns how many of n bytes may be written now, or
 // were dropped (*dropped), or an error.
-static int64_t pass(struct mst_end *end, const uint8_t *bytes, size_t n,
+static int64_t pass(struct mst_control_end *end, const uint8_t *bytes, size_t n,
                     int *dropped) {
   struct mst_head head;
   int whole;
@@ -72,22 +75,24 @@ static int64_t pass(struct mst_end *end, const uint8_t *bytes, size_t n,
 
 static int64_t write_to(struct mst_end *end, const uint8_t *bytes, size_t n,
                         struct mst_err *err) {
-  if (end->stream->class == MST_STREAM_SEGMENT) {
-    const int rc = mst_segment_came(end, bytes, n);
+  struct mst_segment_end *segment = mst_end_segment(end);
+  if (segment != NULL) {
+    const int rc = mst_segment_came(segment, bytes, n);
     return rc == 0 ? (int64_t)n : rc;
   }
-  if (end->stream->class == MST_STREAM_OUTPUT)
-    return mst_net_write(end->io.fd, bytes, n, err);
+  struct mst_frames_end *frames = mst_end_frames(end);
+  if (frames == NULL) return mst_net_write(end->io.fd, bytes, n, err);
   // A reader takes a segment to be of the frame in which a read ends: other frames may follow here.
-  const int alone = end->stream->class == MST_STREAM_DATA && end->fd_count > 0;
+  const int alone =
+      end->stream->class == MST_STREAM_DATA && frames->fd_count > 0;
   struct iovec part = {.iov_len = alone ? 1 : n};
   memcpy(&part.iov_base, &bytes, sizeof bytes);
-  const int64_t sent =
-      mst_net_sendv(end->io.fd, &part, 1, end->fds, end->fd_count, 0, err);
+  const int64_t sent = mst_net_sendv(end->io.fd, &part, 1, frames->fds,
+                                     frames->fd_count, 0, err);
   if (sent <= 0) return sent;
-  for (size_t i = 0; i < end->fd_count; i++)
-    mst_net_close(&end->fds[i]);
-  end->fd_count = 0;
+  for (size_t i = 0; i < frames->fd_count; i++)
+    mst_net_close(&frames->fds[i]);
+  frames->fd_count = 0;
   return sent;
 }
 
@@ -124,12 +129,14 @@ static size_t put(struct mst_end *end, const uint8_t *bytes, size_t n) {
 }
 
 // put_frames is put for a control stream, whose frames the relay looks at.
-static size_t put_frames(struct mst_end *end, const uint8_t *bytes, size_t n) {
+static size_t put_frames(struct mst_control_end *control, const uint8_t *bytes,
+                         size_t n) {
+  struct mst_end *end = &control->frames.end;
   size_t done = 0;
   while (done < n && !end->no_more_writes) {
-    const struct mst_passing before = end->out;
+    const struct mst_passing before = control->out;
     int dropped;
-    const int64_t part = pass(end, bytes + done, n - done, &dropped);
+    const int64_t part = pass(control, bytes + done, n - done, &dropped);
     if (part < 0) {
       mst_trunk_fail(&end->relay->trunk, -MST_EPROTO,
                      "bytes that are no frame");
@@ -146,9 +153,9 @@ static size_t put_frames(struct mst_end *end, const uint8_t *bytes, size_t n) {
     // Only what was written is passed.
     struct mst_head head;
     int whole;
-    end->out = before;
+    control->out = before;
     if (sent > 0)
-      (void)mst_passing_next(&end->out, bytes + done - sent, sent, &head,
+      (void)mst_passing_next(&control->out, bytes + done - sent, sent, &head,
                              &whole);
     return done;
   }
@@ -156,8 +163,8 @@ static size_t put_frames(struct mst_end *end, const uint8_t *bytes, size_t n) {
 }
 
 static size_t put_any(struct mst_end *end, const uint8_t *bytes, size_t n) {
-  return end->stream->class == MST_STREAM_CONTROL ? put_frames(end, bytes, n)
-                                                  : put(end, bytes, n);
+  struct mst_control_end *control = mst_end_control(end);
+  return control != NULL ? put_frames(control, bytes, n) : put(end, bytes, n);
 }
 
 static int keep(struct mst_end *end, const uint8_t *bytes, size_t n) {
@@ -198,16 +205,18 @@ static void drop_first(struct mst_end *end) {
 
 // make_parts makes what the first chunk attaches. 1: go on.
 static int make_parts(struct mst_end *end) {
+  struct mst_frames_end *carrier =
+      mst_end_frames(end); // mux lets no other be one
   struct mst_err err;
   mst_err_clear(&err);
-  const int rc = mst_parts_make(end, end->first, &err);
+  const int rc = mst_parts_make(carrier, end->first, &err);
   if (rc == -MST_EAGAIN) {
     mst_end_wait(end);
     return 0;
   }
   if (rc != 0) {
     if (rc != -MST_ECLOSED && lacked(end)) return 0;
-    mst_parts_refuse(end, end->first,
+    mst_parts_refuse(carrier, end->first,
                      err.sys_errno != 0 ? err.sys_errno : ENOMEM);
     if (end->first == NULL) return 0; // the end is broken
   }
