@@ -58,6 +58,17 @@ static int64_t read_now(struct mst_ll *line, void *bytes, size_t n, int *fd,
   return (int64_t)n;
 }
 
+// fill puts on the link what it takes, unless that is to wait for more.
+static void fill(struct mst_link *link, const struct mst_ll *line,
+                 int64_t now_ns) {
+  if (link->is_listed && link->links->held > 0 &&
+      mst_flow_waiting(&line->out) < MST_LINE_HELD_MAX) {
+    link->holds = 1;
+  } else {
+    mst_trunk_fill(&link->trunk, now_ns);
+  }
+}
+
 static int64_t read_line(struct mst_line *of, void *bytes, size_t n, int *fd,
                          int *lost, struct mst_err *err) {
   struct mst_ll *line = ll_of(of);
@@ -69,7 +80,7 @@ static int64_t read_line(struct mst_line *of, void *bytes, size_t n, int *fd,
   if (!mst_ll_is_readable(line)) mst_link_read(link, now_ns);
   const int64_t got = read_now(line, bytes, n, fd, lost, err);
   if (got > 0) mst_ll_took(line, (size_t)got, now_ns);
-  mst_trunk_fill(&link->trunk, now_ns);
+  fill(link, line, now_ns);
   (void)pthread_mutex_unlock(&link->lock);
   return got;
 }
@@ -124,7 +135,7 @@ static int64_t write_line(struct mst_line *of, const struct iovec *parts,
   struct mst_ll *line = ll_of(of);
   (void)pthread_mutex_lock(&line->link->lock);
   const int64_t n = write_now(line, parts, count, along, err);
-  if (n > 0) mst_trunk_fill(&line->link->trunk, mst_clock_now());
+  if (n > 0) fill(line->link, line, mst_clock_now());
   (void)pthread_mutex_unlock(&line->link->lock);
   return n;
 }

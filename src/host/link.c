@@ -159,6 +159,19 @@ void mst_links_deliver(struct mst_links *links, int64_t now_ns) {
   tidy_all(links, now_ns);
 }
 
+void mst_links_hold(struct mst_links *links) { links->held++; }
+
+void mst_links_go_on(struct mst_links *links) {
+  if (--links->held > 0) return;
+  for (struct mst_link *at = links->first; at != NULL; at = at->next) {
+    if (!at->holds) continue;
+    at->holds = 0;
+    (void)pthread_mutex_lock(&at->lock);
+    if (!at->closed) mst_trunk_fill(&at->trunk, mst_clock_now());
+    (void)pthread_mutex_unlock(&at->lock);
+  }
+}
+
 int mst_links_have_news(const struct mst_links *links) {
   int news = 0;
   for (struct mst_link *at = links->first; at != NULL && !news; at = at->next) {
@@ -255,6 +268,7 @@ int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
   (void)pthread_mutex_init(&link->lock, NULL);
   link->forget_ns = INT64_MAX;
   link->kept_ns = now_ns;
+  link->links = links;
   link->is_listed = 1;
   link->next = links->first;
   links->first = link;

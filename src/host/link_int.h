@@ -12,6 +12,8 @@
 #include "host/trunk.h"
 #include "share/segment.h"
 
+// A line may have so many bytes wait for others, see mst_links_hold.
+#define MST_LINE_HELD_MAX ((size_t)16 << 10)
 // A line holds so many bytes that the link hasn't taken.
 #define MST_LINE_OUT_MAX ((size_t)2 * MST_PIECE_MAX)
 // A segment that was sent is kept, at both ends, while it is used again within this time.
@@ -76,7 +78,9 @@ struct mst_lls {
 struct mst_link {
   struct mst_trunk trunk; // first member: casts both ways
   struct mst_link *next;  // of the session's
-  uint8_t is_listed;      // is one of these
+  struct mst_links *links;
+  uint8_t is_listed; // is one of these
+  uint8_t holds;     // what waits for mst_links_go_on
   pthread_mutex_t lock;
   struct mst_ll *lines;
   struct mst_ll *first; // the line to the host process; NULL: freed

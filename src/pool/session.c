@@ -183,8 +183,10 @@ void mst_cluster_carry_out(struct mst_cluster *cluster) {
   struct mst_action action;
   if (cluster->carrying_out) return;
   cluster->carrying_out = 1;
+  mst_links_hold(&cluster->session->links);
   while (mst_calls_next_action(&cluster->calls, &action, mst_clock_now()) == 1)
     carry_out(cluster, &action);
+  mst_links_go_on(&cluster->session->links);
   cluster->carrying_out = 0;
 }
 
@@ -275,9 +277,11 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
   MST_ASSERT(!mst_fault("pool.assert"));
   const int rc =
       mst_loop_run(session->loop, sleep_ms(session, timeout_ms), err);
+  mst_links_hold(&session->links);
   if (session->links.first != NULL)
     mst_links_deliver(&session->links, mst_clock_now());
   let_time_pass(session);
+  mst_links_go_on(&session->links);
   return rc < 0 ? rc : 0;
 }
 

@@ -40,6 +40,44 @@ TEST("What was written before a channel is closed arrives, and then its end") {
   close_link();
 }
 
+TEST("Small writes wait until they can cross together, large ones don't") {
+  struct worker workers[2];
+  struct mst_frame frame;
+  static char bytes[60000];
+  open_link();
+  start_server();
+  for (uint32_t w = 0; w < 2; w++)
+    start_worker(&workers[w], w);
+  const uint64_t *sent = &session->trunk.mux.flight.sent;
+  const uint64_t before = *sent;
+  mst_links_hold(&links);
+  mst_links_hold(&links);
+  for (int w = 0; w < 2; w++)
+    send_frame(&workers[w].data[0], MST_KIND_EXEC, 1, bytes, 100);
+  mst_links_go_on(&links);
+  CHECK(*sent == before);
+  mst_links_go_on(&links);
+  const uint64_t together = *sent;
+  CHECK(together > before + 200);
+  mst_links_hold(&links);
+  send_frame(&workers[0].data[0], MST_KIND_EXEC, 2, bytes, sizeof bytes);
+  CHECK(*sent > together + MST_LINE_HELD_MAX);
+  mst_links_go_on(&links);
+  for (int w = 0; w < 2; w++) {
+    UNTIL(has_frame(&workers[w].data[1], &frame));
+    CHECK_INT(frame.head.call, 1);
+    mst_chan_take(&workers[w].data[1], &frame);
+  }
+  UNTIL(has_frame(&workers[0].data[1], &frame));
+  CHECK_INT(frame.head.call, 2);
+  mst_chan_take(&workers[0].data[1], &frame);
+  for (int w = 0; w < 2; w++) {
+    close_side(&workers[w], 0);
+    close_side(&workers[w], 1);
+  }
+  close_link();
+}
+
 TEST("Channels that are closed before they went along end over there") {
   struct worker worker;
   open_link();
