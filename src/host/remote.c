@@ -33,6 +33,7 @@ static void close_link(struct mst_remote *remote) {
 static void gone(struct mst_remote *remote) {
   if (remote->gone) return;
   remote->gone = 1;
+  remote->gone_ns = mst_clock_now();
   mst_loop_remove(remote->loop, &remote->io);
   close_link(remote); // with the last line the link may be freed
   mst_chan_close(&remote->chan);

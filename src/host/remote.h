@@ -38,10 +38,11 @@ struct mst_remote {
   struct mst_io io;
   struct mst_buf facts; // HOST's payload
   uint8_t has_facts;
-  uint8_t gone;   // the channel has ended
+  uint8_t gone;   // the channel has ended, at gone_ns
   uint8_t leaves; // the host process was told to end
   uint8_t
       waits; // its command may wait in a queue: it doesn't see that the link ends
+  int64_t gone_ns;
   int64_t end_ns; // when its end began, or 0
 };
 

@@ -115,7 +115,8 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site) {
 }
 
 // ffi_remote_wait waits until the host has told its facts, or won't: then also for the command's
-// end and its last words. TRUE if it has.
+// end and its last words, until a second after the link's end: many hosts may be lost at once. TRUE
+// if it has.
 SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
   struct mst_session *session = ffi_session();
   const int64_t deadline_ns = ffi_deadline(timeout_s);
@@ -127,9 +128,9 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
     ffi_run_slice(session, FFI_SLICE_MS);
     ffi_check_interrupt(NULL, NULL);
   }
-  const int64_t end_ns = mst_clock_now() + MST_NS_PER_S;
-  while (remote != NULL && is == -MST_ECLOSED && mst_remote_reap(remote) == 0 &&
-         mst_clock_now() < end_ns) {
+  while (is == -MST_ECLOSED && (remote = ffi_remote_of(pointer)) != NULL &&
+         mst_remote_reap(remote) == 0 &&
+         mst_clock_now() - remote->gone_ns < MST_NS_PER_S) {
     ffi_run_slice(session, 1);
   }
   if (remote != NULL) mst_output_drain(&remote->errors);
