@@ -53,8 +53,8 @@ void mst_links_deliver(struct mst_links *links, int64_t now_ns);
 void mst_links_tidy(struct mst_links *links, int64_t now_ns);
 // mst_links_end closes all, when the loop is closed.
 void mst_links_end(struct mst_links *links);
-// Between mst_links_hold and mst_links_go_on, which may be nested, small writes wait, and then cross
-// together: a command that carries the link pays for each write.
+// Between mst_links_hold and mst_links_go_on, which may be nested, small writes wait, and then
+// cross together: a command that carries the link pays for each write.
 void mst_links_hold(struct mst_links *links);
 void mst_links_go_on(struct mst_links *links);
 int mst_links_have_news(const struct mst_links *links);
