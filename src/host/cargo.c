@@ -53,6 +53,7 @@ static int attach_segment(struct mst_link *link, struct mst_parcel *parcel,
     cargo->owner = owner;
     parcel->blob = NULL;
     mst_mux_ready(&link->trunk.mux, stream, 1);
+    link->forget_ns = now_ns; // so that those without use don't pile up
   }
   attached->bytes = cargo->bytes;
   cargo->used_ns = now_ns;
@@ -152,13 +153,19 @@ void mst_cargo_end(struct mst_link *link, struct mst_cargo *cargo) {
   }
 }
 
+// is_unused: nobody else has the segment, so it isn't sent again.
+static int is_unused(const struct mst_cargo *cargo) {
+  return cargo->blob->refs == 1 &&
+         (cargo->owner == cargo->blob || cargo->owner->refs == 1);
+}
+
 // forget ends those that were sent, and not used again.
 static void forget(struct mst_link *link, int64_t now_ns) {
   link->forget_ns = INT64_MAX;
   for (struct mst_cargo *at = link->cargo; at != NULL; at = at->next) {
     const int64_t over_ns = at->used_ns + MST_LINK_KEEP_NS;
     if (at->blob == NULL || !at->is_whole || at->stream == NULL) continue;
-    if (over_ns <= now_ns) {
+    if (over_ns <= now_ns || is_unused(at)) {
       mst_cargo_end(link, at);
     } else if (over_ns < link->forget_ns) {
       link->forget_ns = over_ns;

@@ -16,7 +16,8 @@
 #define MST_LINE_HELD_MAX ((size_t)16 << 10)
 // A line holds so many bytes that the link hasn't taken.
 #define MST_LINE_OUT_MAX ((size_t)2 * MST_PIECE_MAX)
-// A segment that was sent is kept, at both ends, while it is used again within this time.
+// A segment that was sent is kept, at both ends, while it is used again within this time; one that
+// nobody can send again, until the next is sent.
 #define MST_LINK_KEEP_NS (10 * MST_NS_PER_S)
 
 // A segment that crosses the link.

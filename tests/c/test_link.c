@@ -170,21 +170,73 @@ TEST("An owner with more than fits is called when there is room") {
   close_link();
 }
 
-TEST("A reader without descriptors hears that a segment was lost") {
-  NEEDS(MST_HAVE_MEMFD);
-  struct worker worker;
-  struct mst_frame frame;
-  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
-  uint8_t size[MST_SEGMENT_BYTES], bytes[4096] = {1};
+// ---- segments
+
+static struct mst_blob *with_segment(uint8_t mark) {
+  uint8_t size[MST_SEGMENT_BYTES], bytes[4096] = {mark};
   struct mst_blob *blob = mst_blob_new();
-  open_link();
-  start_server();
-  start_worker(&worker, 0);
   CHECK_INT(mst_segment_open(&blob->segment, sizeof bytes, NULL), 0);
   CHECK_INT(mst_segment_append(&blob->segment, bytes, sizeof bytes, NULL), 0);
   CHECK_INT(mst_segment_seal(&blob->segment, NULL), 0);
   mst_segment_encode(blob->segment.bytes, size);
   CHECK_INT(mst_buf_append(&blob->buf, size, sizeof size), 0);
+  return blob;
+}
+
+static struct mst_cargo *cargo_of(const struct mst_blob *blob) {
+  struct mst_cargo *cargo = session->cargo;
+  while (cargo != NULL && cargo->owner != blob)
+    cargo = cargo->next;
+  return cargo;
+}
+
+// to_worker has a segment arrive, whose time is never over.
+static void to_worker(struct worker *worker, struct mst_blob *blob) {
+  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+  struct mst_frame frame;
+  CHECK_INT(mst_chan_send(&worker->data[0], &head, blob, NULL, 0, 0, NULL), 0);
+  UNTIL(has_frame(&worker->data[1], &frame));
+  mst_chan_take(&worker->data[1], &frame);
+  UNTIL(cargo_of(blob)->is_whole);
+  cargo_of(blob)->used_ns = INT64_MAX / 2;
+}
+
+TEST("A segment that nobody can send again isn't kept once others are sent") {
+  NEEDS(MST_HAVE_MEMFD);
+  struct worker worker;
+  struct mst_blob *kept = with_segment(1), *borrower = with_segment(1);
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  CHECK_INT(mst_blob_borrow(borrower, kept), 1);
+  to_worker(&worker, kept);
+  mst_blob_release(kept); // borrower has it
+  for (uint8_t i = 2; i < 20; i++) {
+    struct mst_blob *once = with_segment(i);
+    to_worker(&worker, once);
+    CHECK(cargo_of(kept) != NULL);
+    UNTIL(session->cargo->owner == once && session->cargo->next != NULL &&
+          session->cargo->next->next == NULL);
+    mst_blob_release(once);
+  }
+  mst_blob_release(borrower);
+  struct mst_blob *last = with_segment(1);
+  to_worker(&worker, last);
+  UNTIL(session->cargo->owner == last && session->cargo->next == NULL);
+  mst_blob_release(last);
+  close_worker(&worker);
+  close_link();
+}
+
+TEST("A reader without descriptors hears that a segment was lost") {
+  NEEDS(MST_HAVE_MEMFD);
+  struct worker worker;
+  struct mst_frame frame;
+  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+  struct mst_blob *blob = with_segment(1);
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
   CHECK_INT(mst_chan_send(&worker.data[1], &head, blob, NULL, 0, 0, NULL), 0);
   mst_blob_release(blob);
   UNTIL(session->cargo != NULL && session->cargo->is_whole);
