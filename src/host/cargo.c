@@ -131,7 +131,8 @@ void mst_cargo_came(struct mst_link *link, struct mst_cargo *cargo,
   int rc = 0;
   struct mst_segment *segment = &cargo->segment;
   if (!cargo->taken && !cargo->is_lost) {
-    if (segment->fd < 0) rc = mst_segment_open(segment, cargo->bytes, NULL);
+    if (segment->fd < 0)
+      rc = mst_segment_open_must(segment, cargo->bytes, NULL);
     if (rc == 0) rc = mst_segment_append(segment, bytes, n, NULL);
     if (rc == 0 && segment->bytes >= cargo->bytes) {
       rc = mst_segment_seal(segment, NULL);
@@ -159,18 +160,35 @@ static int is_unused(const struct mst_cargo *cargo) {
          (cargo->owner == cargo->blob || cargo->owner->refs == 1);
 }
 
+static int is_kept(const struct mst_cargo *cargo) {
+  return cargo->blob != NULL && cargo->is_whole && cargo->stream != NULL &&
+         !cargo->stream->ended;
+}
+
+static struct mst_cargo *used_first(const struct mst_link *link) {
+  struct mst_cargo *first = NULL;
+  for (struct mst_cargo *at = link->cargo; at != NULL; at = at->next)
+    if (is_kept(at) && (first == NULL || at->used_ns < first->used_ns))
+      first = at;
+  return first;
+}
+
 // forget ends those that were sent, and not used again.
 static void forget(struct mst_link *link, int64_t now_ns) {
+  size_t kept = 0;
   link->forget_ns = INT64_MAX;
   for (struct mst_cargo *at = link->cargo; at != NULL; at = at->next) {
     const int64_t over_ns = at->used_ns + MST_LINK_KEEP_NS;
-    if (at->blob == NULL || !at->is_whole || at->stream == NULL) continue;
+    if (!is_kept(at)) continue;
     if (over_ns <= now_ns || is_unused(at)) {
       mst_cargo_end(link, at);
-    } else if (over_ns < link->forget_ns) {
-      link->forget_ns = over_ns;
+      continue;
     }
+    kept++;
+    if (over_ns < link->forget_ns) link->forget_ns = over_ns;
   }
+  for (; kept > MST_LINK_KEEP_MOST; kept--)
+    mst_cargo_end(link, used_first(link));
 }
 
 static void free_cargo(struct mst_cargo *cargo) {

@@ -19,6 +19,9 @@
 // A segment that was sent is kept, at both ends, while it is used again within this time; one that
 // nobody can send again, until the next is sent.
 #define MST_LINK_KEEP_NS (10 * MST_NS_PER_S)
+// No more are kept: a process may have an eighth of its limit on descriptors, often 1,024, as
+// segments, and those that are on their way count, too.
+#define MST_LINK_KEEP_MOST 64
 
 // A segment that crosses the link.
 struct mst_cargo {

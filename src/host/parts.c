@@ -163,7 +163,7 @@ int mst_segment_came(struct mst_segment_end *end, const uint8_t *bytes,
   int rc = 0;
   mst_err_clear(&err);
   if (end->segment.fd < 0)
-    rc = mst_segment_open(&end->segment, end->bytes, &err);
+    rc = mst_segment_open_must(&end->segment, end->bytes, &err);
   if (rc == 0) rc = mst_segment_append(&end->segment, bytes, n, &err);
   if (rc == 0 && end->segment.bytes >= end->bytes) {
     rc = mst_segment_seal(&end->segment, &err);

@@ -87,6 +87,12 @@ int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
     errno = EMFILE;
     return fail(err, MST_ESYS, "memfd_create");
   }
+  return mst_segment_open_must(segment, bytes, err);
+}
+
+int mst_segment_open_must(struct mst_segment *segment, uint64_t bytes,
+                          struct mst_err *err) {
+  *segment = MST_SEGMENT_NONE;
   if (over_limit(bytes)) {
     errno = EFBIG;
     return fail(err, MST_ESYS, "memfd_create");

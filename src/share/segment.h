@@ -31,6 +31,10 @@ struct mst_segment {
 // limit: waiting calls hold theirs, and must not use up all.
 int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
                      struct mst_err *err);
+// mst_segment_open_must is the same without that last limit, for bytes that have no other way: they
+// come over a link, and are a segment of the sender's.
+int mst_segment_open_must(struct mst_segment *segment, uint64_t bytes,
+                          struct mst_err *err);
 // mst_segment_align moves the end to the next multiple of MST_SEGMENT_ALIGN.
 void mst_segment_align(struct mst_segment *segment);
 // mst_segment_append writes n bytes to the end. Blocks as long as copying takes.

@@ -1,5 +1,6 @@
 // Tests of host/link and host/keeper: what a session's end of a link does by itself.
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "base/mst_tail.h"
 #include "host/keeper.h"
@@ -172,6 +173,8 @@ TEST("An owner with more than fits is called when there is room") {
 
 // ---- segments
 
+#define NEVER_OVER (INT64_MAX / 2)
+
 static struct mst_blob *with_segment(uint8_t mark) {
   uint8_t size[MST_SEGMENT_BYTES], bytes[4096] = {mark};
   struct mst_blob *blob = mst_blob_new();
@@ -190,15 +193,16 @@ static struct mst_cargo *cargo_of(const struct mst_blob *blob) {
   return cargo;
 }
 
-// to_worker has a segment arrive, whose time is never over.
-static void to_worker(struct worker *worker, struct mst_blob *blob) {
+// to_worker has a segment arrive that was used then.
+static void to_worker(struct worker *worker, struct mst_blob *blob,
+                      int64_t used_ns) {
   struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
   struct mst_frame frame;
   CHECK_INT(mst_chan_send(&worker->data[0], &head, blob, NULL, 0, 0, NULL), 0);
   UNTIL(has_frame(&worker->data[1], &frame));
   mst_chan_take(&worker->data[1], &frame);
   UNTIL(cargo_of(blob)->is_whole);
-  cargo_of(blob)->used_ns = INT64_MAX / 2;
+  cargo_of(blob)->used_ns = used_ns;
 }
 
 TEST("A segment that nobody can send again isn't kept once others are sent") {
@@ -209,11 +213,11 @@ TEST("A segment that nobody can send again isn't kept once others are sent") {
   start_server();
   start_worker(&worker, 0);
   CHECK_INT(mst_blob_borrow(borrower, kept), 1);
-  to_worker(&worker, kept);
+  to_worker(&worker, kept, NEVER_OVER);
   mst_blob_release(kept); // borrower has it
   for (uint8_t i = 2; i < 20; i++) {
     struct mst_blob *once = with_segment(i);
-    to_worker(&worker, once);
+    to_worker(&worker, once, NEVER_OVER);
     CHECK(cargo_of(kept) != NULL);
     UNTIL(session->cargo->owner == once && session->cargo->next != NULL &&
           session->cargo->next->next == NULL);
@@ -221,9 +225,65 @@ TEST("A segment that nobody can send again isn't kept once others are sent") {
   }
   mst_blob_release(borrower);
   struct mst_blob *last = with_segment(1);
-  to_worker(&worker, last);
+  to_worker(&worker, last, NEVER_OVER);
   UNTIL(session->cargo->owner == last && session->cargo->next == NULL);
   mst_blob_release(last);
+  close_worker(&worker);
+  close_link();
+}
+
+TEST("Of many segments that may be sent again, those used last are kept") {
+  NEEDS(MST_HAVE_MEMFD);
+  enum { COUNT = MST_LINK_KEEP_MOST + 10, GONE = 9 };
+  struct worker worker;
+  struct mst_blob *blobs[COUNT];
+  const int64_t now_ns = mst_clock_now();
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  for (int i = 0; i < COUNT; i++) {
+    blobs[i] = with_segment((uint8_t)i);
+    // So that the next one isn't the one to go, however long this takes.
+    to_worker(&worker, blobs[i], now_ns + i - MST_NS_PER_S);
+  }
+  for (int i = 0; i < COUNT; i++) {
+    if (i < GONE) UNTIL(cargo_of(blobs[i]) == NULL);
+    if (i > GONE) CHECK(cargo_of(blobs[i]) != NULL);
+  }
+  to_worker(&worker, blobs[0], now_ns); // once more
+  for (int i = 0; i < COUNT; i++)
+    mst_blob_release(blobs[i]);
+  close_worker(&worker);
+  close_link();
+}
+
+TEST("A segment that comes is taken where no more may be made") {
+  NEEDS(MST_HAVE_MEMFD);
+  enum { MOST = 32 };
+  struct worker worker;
+  struct mst_frame frame;
+  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+  struct mst_segment own[MOST], more;
+  const struct rlimit limit = {.rlim_cur = 8 * MOST, .rlim_max = 8 * MOST};
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  struct mst_blob *blob = with_segment(1);
+  for (int i = 0; i < MOST - 1; i++)
+    CHECK_INT(mst_segment_open(&own[i], 1, NULL), 0);
+  CHECK_INT(mst_segment_open(&more, 1, NULL), -MST_ESYS);
+  for (int side = 0; side < 2; side++) {
+    CHECK_INT(mst_chan_send(&worker.data[side], &head, blob, NULL, 0, 0, NULL),
+              0);
+    UNTIL(has_frame(&worker.data[!side], &frame));
+    struct mst_map *map = mst_chan_map(&worker.data[!side], &frame);
+    CHECK(map != NULL && !mst_map_is_lost(map));
+    mst_chan_take(&worker.data[!side], &frame);
+  }
+  mst_blob_release(blob);
+  for (int i = 0; i < MOST - 1; i++)
+    mst_segment_close(&own[i]);
   close_worker(&worker);
   close_link();
 }
