@@ -329,7 +329,10 @@ state_leaks <- function(before, after = session_state()) {
 expect_no_leaks <- function(code, timeout_s = 60) {
   code <- substitute(code)
   frame <- new.env(parent = parent.frame())
-  cluster_stop(cluster_start(1L))
+  # What a session keeps from its first cluster on, and from its first link on.
+  here_only(cluster_stop(cluster_start(1L)))
+  if (behind_link() && !the_mode$began) cluster_stop(cluster_start(1L))
+  the_mode$began <- TRUE
   servers <- server_pids()
   before <- session_state()
   value <- eval(code, frame)
@@ -341,6 +344,9 @@ expect_no_leaks <- function(code, timeout_s = 60) {
       # and their empty folder goes with the next start or stop.
       .Call(ffi_session_tempdirs)
       drop_booted_dir()
+      # So do the commands that led to hosts of clusters that were collected, once all has ended.
+      hosts <- length(the_host$hosts) > 0L
+      if (hosts && !any(still_runs(processes(session_processes())))) drop_hosts()
       leaks <- state_leaks(before)
       length(leaks) == 0L
     },

@@ -41,10 +41,48 @@ local_clients <- function(frame = parent.frame()) {
   dir
 }
 
-if (nzchar(Sys.getenv("MUSTER_TEST_HOST"))) {
-  cluster_start <- function(workers = 2L, ...) {
-    by_link <- is.numeric(workers) && length(workers) == 1L && workers %in% 1:64 &&
-      !identical(list(...)$start, "spawn")
-    muster::cluster_start(if (by_link) here_by_link(workers, "localhost") else workers, ...)
-  }
+# ---- Behind a link
+
+behind_link <- function() nzchar(Sys.getenv("MUSTER_TEST_HOST"))
+
+# Of a test whose subject there is on this machine only. why: what it is.
+skip_behind_link <- function(why) testthat::skip_if(behind_link(), paste("behind a link:", why))
+
+# Evaluates code that starts its clusters on this machine, whatever the mode.
+here_only <- function(code) {
+  before <- the_mode$here
+  on.exit(the_mode$here <- before)
+  the_mode$here <- TRUE
+  code
+}
+
+# The process that workers name in their titles: the session, or the host process.
+worker_owner <- function(cl) if (behind_link()) far_host(cl) else Sys.getpid()
+
+the_mode <- new.env()
+the_mode$here <- FALSE
+the_mode$began <- FALSE
+
+# What cluster_start() has made of its arguments is changed, not the arguments: so errors name the
+# user's call, and wrong arguments are refused as ever. Workers that are to be booted stay here, as
+# those beside others by a list of launchers, and those of makeClusterPSOCK(), whose plan has no
+# `enough`.
+if (behind_link()) {
+  local({
+    package <- asNamespace("muster")
+    start <- get("start_cluster", package)
+    by_link <- function(plan, may_fall_back) {
+      only <- plan$groups[[1L]]
+      moves <- !the_mode$here && !is.null(plan$enough) && length(plan$groups) == 1L &&
+        is.null(only$host) && !is.null(only$workers) && only$workers <= 64L && plan$start == "fork"
+      if (moves) {
+        there <- launch_command(host_command(), only$workers, "localhost")
+        plan$groups <- lapply(there$hosts, with_key)
+      }
+      start(plan, may_fall_back)
+    }
+    unlockBinding("start_cluster", package)
+    assign("start_cluster", by_link, package)
+    lockBinding("start_cluster", package)
+  })
 }

@@ -148,6 +148,7 @@ without_files <- function(code) {
 }
 
 test_cluster("a worker that can't be replaced for want of descriptors is back with the next call", {
+  skip_behind_link("workers there take no descriptors of the session")
   skip_without_proc()
   testthat::skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit")
   cl <- local_cluster(2)
@@ -165,6 +166,7 @@ test_cluster("a worker that can't be replaced for want of descriptors is back wi
 })
 
 test_cluster("a task whose worker can't be replaced says what was lacking", {
+  skip_behind_link("workers there take no descriptors of the session")
   skip_without_proc()
   testthat::skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit")
   cl <- local_cluster(1)

@@ -18,7 +18,9 @@ test_that("the guard sees a cluster that wasn't stopped", {
   leaked <- NULL
   expect_leak(leaked <<- cluster_start(1), "processes: [0-9]+")
   cluster_stop(leaked)
-  expect_leak(leaked <<- cluster_start(1), "descriptors: .*socket.*temporary files: muster/")
+  # On another host the files are there.
+  files <- if (behind_link()) "" else ".*temporary files: muster/"
+  expect_leak(leaked <<- cluster_start(1), paste0("descriptors: .*socket", files))
   cluster_stop(leaked)
 })
 

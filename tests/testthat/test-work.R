@@ -54,7 +54,8 @@ test_cluster("L6: exports that replace each other don't pile up, who joins has a
     clusterCall(cl, eval(quote(function() half <<- sum(big) / 2), globalenv()))
     segments()
   }, 0)
-  expect_lt(max(counts), 16)
+  # What a checkpoint covers is dropped here, and kept where it may be lost with its host.
+  if (!behind_link()) expect_lt(max(counts), 16)
   error <- expect_error(cluster_resize(cl, 3L), class = "muster_error_limit")
   expect_match(conditionMessage(error), "New workers can't have what the others were told")
   other <- cluster_start(2)

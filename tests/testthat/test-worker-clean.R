@@ -56,10 +56,11 @@ test_cluster("a worker that is killed leaves no temporary directory when the clu
 
 test_cluster("workers of one fork server keep their directories when another server ends", {
   skip_without_fork()
-  cl <- local_cluster(1)
+  # Each host has fork servers of its own.
+  cl <- here_only(local_cluster(1))
   dir <- ask(cl, tempdir)
   known <- server_pids()
-  cluster_stop(cluster_start(1, packages = "splines"))
+  here_only(cluster_stop(cluster_start(1, packages = "splines")))
   expect_length(setdiff(server_pids(), known), 1L)
   end_new_servers(known)
   expect_true(dir.exists(dir))
@@ -208,7 +209,9 @@ test_cluster("a worker's variables are those of a worker of makeCluster(), but f
     # of one process
     "R_SESSION_TMPDIR", "_", "PPID", "SHLVL", "OLDPWD", "PWD",
     # set by Rscript and R's shell wrapper for what they start
-    "R_DEFAULT_PACKAGES", "LD_LIBRARY_PATH", "R_ARCH", "R_HOME", "R_TESTS"
+    "R_DEFAULT_PACKAGES", "LD_LIBRARY_PATH", "R_ARCH", "R_HOME", "R_TESTS",
+    # set by host_command()
+    if (behind_link()) c("R_LIBS", "R_LIBS_SITE")
   )
   for (start in starts()) {
     cl <- local_cluster(1, start = start)
