@@ -283,8 +283,10 @@ int mst_link_open(const struct mst_link_config *config, struct mst_links *links,
 static void close_fds(struct mst_link *link) {
   if (link->trunk.failed == 0 && link->first != NULL &&
       link->first->stream != NULL) {
+    const int64_t now_ns = mst_clock_now();
+    mst_trunk_push(&link->trunk, now_ns); // small writes may wait until now
     mst_mux_end(&link->trunk.mux, link->first->stream);
-    mst_trunk_push(&link->trunk, mst_clock_now());
+    mst_trunk_push(&link->trunk, now_ns);
   }
   mst_trunk_fail(&link->trunk, -MST_ECLOSED, "this end was closed");
   link->closed = 1;

@@ -79,6 +79,27 @@ TEST("Small writes wait until they can cross together, large ones don't") {
   close_link();
 }
 
+TEST("Small writes that wait cross before their link is closed") {
+  struct worker worker;
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  mst_links_hold(&links);
+  send_frame(&first[0], MST_KIND_REMOVE, 1, "d", 1);
+  send_frame(&server[0], MST_KIND_BYE, 2, NULL, 0);
+  send_frame(&worker.data[0], MST_KIND_BYE, 3, NULL, 0);
+  close_session();
+  mst_links_go_on(&links);
+  (void)mst_relay_run(relay, 0, NULL); // reads first
+  close_host();
+  CHECK_INT(take(&first[1]).call, 1);
+  CHECK_INT(take(&server[1]).call, 2);
+  CHECK_INT(take(&worker.data[1]).call, 3);
+  CHECK(has_ended(&first[1]) && has_ended(&worker.data[1]));
+  close_worker(&worker);
+  close_link();
+}
+
 TEST("Channels that are closed before they went along end over there") {
   struct worker worker;
   open_link();
