@@ -235,8 +235,6 @@ static void let_time_pass(struct mst_session *session) {
     if (mst_cluster_lacks_reports(cluster)) mst_cluster_orphans(cluster);
   }
   mst_session_heal(session);
-  mst_trash_work(session, MST_TRASH_TURN_NS);
-  session->listened_ns = mst_clock_now();
 }
 
 // sleep_ms shortens a wait to what the clusters need: ticks, and reaping of spawned workers.
@@ -282,6 +280,8 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
     mst_links_deliver(&session->links, mst_clock_now());
   let_time_pass(session);
   mst_links_go_on(&session->links);
+  mst_trash_work(session, MST_TRASH_TURN_NS); // no word waits for it
+  session->listened_ns = mst_clock_now();
   return rc < 0 ? rc : 0;
 }
 
