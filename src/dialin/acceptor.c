@@ -108,13 +108,34 @@ static size_t act(struct mst_acceptor_action *action,
   return 1;
 }
 
+static int is_of(const struct place *place, const struct mst_dial *dial) {
+  return place->last.attempt != 0 &&
+         memcmp(dial->nonce, place->last.nonce, MST_NONCE_BYTES) == 0;
+}
+
+// place_for gives the worker that a DIAL is for: of MST_DIAL_ANY the one that its process has asked
+// for before, or else the first that nobody has. acceptor->workers: there is none.
+static uint32_t place_for(const struct mst_acceptor *acceptor,
+                          const struct mst_dial *dial) {
+  uint32_t empty = acceptor->workers;
+  if (dial->worker != MST_DIAL_ANY) return dial->worker;
+  for (uint32_t i = 0; i < acceptor->workers; i++) {
+    const struct place *place = &acceptor->places[i];
+    if (is_of(place, dial)) return i;
+    if (place->state == PLACE_EMPTY && empty == acceptor->workers) empty = i;
+  }
+  return empty;
+}
+
 static const char *why_not(const struct mst_acceptor *acceptor,
-                           const struct mst_dial *dial) {
+                           const struct mst_dial *dial, uint32_t worker) {
+  const int any = dial->worker == MST_DIAL_ANY;
   if (dial->cluster != acceptor->cluster) return "no such cluster here";
-  if (dial->worker >= acceptor->workers)
-    return "no such worker in this cluster";
-  const struct place *place = &acceptor->places[dial->worker];
-  if (dial->epoch != place->epoch) return "another incarnation is expected";
+  if (worker >= acceptor->workers)
+    return any ? "no more are needed here" : "no such worker in this cluster";
+  const struct place *place = &acceptor->places[worker];
+  if (!any && dial->epoch != place->epoch)
+    return "another incarnation is expected";
   return place->state == PLACE_USED ? "this worker is in use already" : NULL;
 }
 
@@ -122,22 +143,30 @@ static const char *why_not(const struct mst_acceptor *acceptor,
 // process while this place is admitted: that one may try again later.
 static int must_wait(const struct place *place, const struct mst_dial *dial) {
   if (place->last.attempt == 0) return 0;
-  const int same = memcmp(dial->nonce, place->last.nonce, MST_NONCE_BYTES) == 0;
-  return same ? dial->attempt <= place->last.attempt
-              : place->state == PLACE_ADMITTED;
+  return is_of(place, dial) ? dial->attempt <= place->last.attempt
+                            : place->state == PLACE_ADMITTED;
+}
+
+// may_wait tells whether a process that may be any, and is refused, may have a place soon: when one
+// that is admitted isn't used after all, or when the session learns that the process's own
+// connection has ended.
+static int may_wait(const struct mst_acceptor *acceptor,
+                    const struct mst_dial *dial, uint32_t worker) {
+  return dial->worker == MST_DIAL_ANY && dial->cluster == acceptor->cluster &&
+         (worker < acceptor->workers || acceptor->used < acceptor->workers);
 }
 
 static size_t admit(struct mst_acceptor *acceptor, uint32_t conn,
-                    const struct mst_dial *dial, int64_t now_ns,
-                    struct mst_acceptor_action *action) {
-  struct place *place = &acceptor->places[dial->worker];
+                    const struct mst_dial *dial, uint32_t worker,
+                    int64_t now_ns, struct mst_acceptor_action *action) {
+  struct place *place = &acceptor->places[worker];
   place->state = PLACE_ADMITTED;
   place->conn = conn;
   place->last = *dial;
   acceptor->all[conn] = (struct conn){.state = CONN_ADMITTED,
-                                      .worker = dial->worker,
+                                      .worker = worker,
                                       .due_ns = now_ns + MST_ACCEPTOR_WAIT_NS};
-  return act(action, MST_ACCEPTOR_ADMIT, conn, dial->worker, NULL);
+  return act(action, MST_ACCEPTOR_ADMIT, conn, worker, NULL);
 }
 
 // dial_again: a DIAL on an admitted connection. A repeated DIAL gets the same answer again.
@@ -158,22 +187,24 @@ size_t mst_acceptor_dial(struct mst_acceptor *acceptor, uint32_t conn,
   if (conn_of(acceptor, conn)->state == CONN_ADMITTED) {
     return dial_again(acceptor, conn, dial, actions);
   }
-  const char *why = why_not(acceptor, dial);
-  if (why != NULL) {
+  const uint32_t worker = place_for(acceptor, dial);
+  const char *why = why_not(acceptor, dial, worker);
+  if (why != NULL && !may_wait(acceptor, dial, worker)) {
     forget(acceptor, conn);
-    return act(actions, MST_ACCEPTOR_REFUSE, conn, dial->worker, why);
+    return act(actions, MST_ACCEPTOR_REFUSE, conn, worker, why);
   }
-  struct place *place = &acceptor->places[dial->worker];
-  if (must_wait(place, dial)) {
+  struct place *place =
+      worker < acceptor->workers ? &acceptor->places[worker] : NULL;
+  if (why != NULL || must_wait(place, dial)) {
     forget(acceptor, conn);
-    return act(actions, MST_ACCEPTOR_CLOSE, conn, dial->worker, NULL);
+    return act(actions, MST_ACCEPTOR_CLOSE, conn, worker, NULL);
   }
   size_t n = 0;
   if (place->state == PLACE_ADMITTED) {
-    n = act(actions, MST_ACCEPTOR_CLOSE, place->conn, dial->worker, NULL);
+    n = act(actions, MST_ACCEPTOR_CLOSE, place->conn, worker, NULL);
     forget(acceptor, place->conn);
   }
-  return n + admit(acceptor, conn, dial, now_ns, &actions[n]);
+  return n + admit(acceptor, conn, dial, worker, now_ns, &actions[n]);
 }
 
 size_t mst_acceptor_talked(struct mst_acceptor *acceptor, uint32_t conn,

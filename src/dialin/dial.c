@@ -51,7 +51,8 @@ void mst_dialer_open(struct mst_dialer *dialer, const struct mst_dial *dial,
                                 .state = MST_DIALER_PAUSED,
                                 .due_ns = now_ns,
                                 .give_up_ns = give_up_ns,
-                                .pause_ns = MST_DIAL_PAUSE_NS};
+                                .pause_ns = MST_DIAL_PAUSE_NS,
+                                .answer_ns = MST_DIAL_ANSWER_NS};
   dialer->dial.attempt = 0;
   memcpy(&dialer->random, dial->nonce, sizeof dialer->random);
 }
@@ -72,6 +73,11 @@ static unsigned fail(struct mst_dialer *dialer, unsigned actions) {
   return actions | MST_DIALER_END;
 }
 
+// longer gives half as long again, up to the last.
+static int64_t longer(int64_t ns, int64_t last_ns) {
+  return ns + ns / 2 < last_ns ? ns + ns / 2 : last_ns;
+}
+
 // dial_again closes the connection, if any, and pauses before the next attempt.
 static unsigned dial_again(struct mst_dialer *dialer, int64_t now_ns) {
   const int64_t pause_ns = jitter(dialer, dialer->pause_ns);
@@ -81,10 +87,8 @@ static unsigned dial_again(struct mst_dialer *dialer, int64_t now_ns) {
   dialer->state = MST_DIALER_PAUSED;
   dialer->due_ns = now_ns + pause_ns;
   if (dialer->due_ns > dialer->give_up_ns) dialer->due_ns = dialer->give_up_ns;
-  dialer->pause_ns += dialer->pause_ns / 2;
-  if (dialer->pause_ns > MST_DIAL_PAUSE_NS_MAX) {
-    dialer->pause_ns = MST_DIAL_PAUSE_NS_MAX;
-  }
+  dialer->pause_ns = longer(dialer->pause_ns, MST_DIAL_PAUSE_NS_MAX);
+  dialer->answer_ns = longer(dialer->answer_ns, MST_DIAL_ANSWER_NS_MAX);
   return MST_DIALER_CLOSE;
 }
 
@@ -95,7 +99,7 @@ static unsigned tick(struct mst_dialer *dialer, int64_t now_ns) {
     if (now_ns >= dialer->give_up_ns) return fail(dialer, 0);
     dialer->dial.attempt++;
     dialer->state = MST_DIALER_DIALING;
-    dialer->due_ns = now_ns + MST_DIAL_ANSWER_NS;
+    dialer->due_ns = now_ns + dialer->answer_ns;
     return MST_DIALER_OPEN;
   case MST_DIALER_DIALING:
   case MST_DIALER_ASKING:

@@ -9,11 +9,11 @@
 // silently on it waits for days.
 //
 // Way chosen: the worker speaks first (DIAL), so that TCP resends its bytes until they arrive, and
-// expects an answer (ADMIT) within 250 ms. Without one it closes the connection, and only then,
-// after a pause that grows and has jitter, opens another: so it has at most one at any time, and
-// only its newest can be valid. The session admits the newest connection that it hears of,
-// replacing an older one that isn't in use. A connection is in use once the worker has sent
-// something after ADMIT; from then on nothing replaces it.
+// expects an answer (ADMIT) within 250 ms, and within up to 2 s later. Without one it closes the
+// connection, and only then, after a pause that grows and has jitter, opens another: so it has at
+// most one at any time, and only its newest can be valid. The session admits the newest connection
+// that it hears of, replacing an older one that isn't in use. A connection is in use once the
+// worker has sent something after ADMIT; from then on nothing replaces it.
 //
 // Not chosen: two connections at a time, of which the first to be answered wins. It saves up to 250
 // ms after a loss, but needs a second round of answers to agree on one.
@@ -37,9 +37,12 @@
 #define MST_NONCE_BYTES 16u
 #define MST_DIAL_BYTES (MST_HEAD_BYTES + MST_NONCE_BYTES)
 
+// A process that may be any of those that are expected; its epoch doesn't matter.
+#define MST_DIAL_ANY UINT32_MAX
+
 struct mst_dial {
   uint32_t cluster;
-  uint32_t worker; // index in the cluster
+  uint32_t worker; // index in the cluster, or MST_DIAL_ANY
   uint32_t epoch;  // incarnation of the worker
   uint16_t
       attempt; // number of this process's connection, from 1, higher is newer
@@ -57,8 +60,10 @@ int mst_dial_same(const struct mst_dial *one, const struct mst_dial *other);
 
 // ---- the worker's side
 
-// From the start of a connect to ADMIT.
+// From the start of a connect to ADMIT. Each further attempt waits half as long again, up to the
+// last: a worker that is far away needs two round trips, and three with a key to prove.
 #define MST_DIAL_ANSWER_NS (INT64_C(250) * 1000000)
+#define MST_DIAL_ANSWER_NS_MAX (INT64_C(2000) * 1000000)
 // The pause before the second attempt is random from 0 to this: 1,000 workers then come 0.1 ms
 // apart, which one acceptor can handle. Each further maximum is half as long again, up to the last.
 #define MST_DIAL_PAUSE_NS (INT64_C(100) * 1000000)
@@ -95,6 +100,7 @@ struct mst_dialer {
   int64_t due_ns;     // when TICK has something to do, or INT64_MAX
   int64_t give_up_ns; // the end of all attempts
   int64_t pause_ns;   // the next pause is at most this
+  int64_t answer_ns;  // how long the next attempt waits
   uint64_t random;    // state of the jitter
 };
 
@@ -111,7 +117,8 @@ unsigned mst_dialer_event(struct mst_dialer *dialer,
 
 // From accept to DIAL, and from ADMIT to the worker's next bytes.
 #define MST_ACCEPTOR_WAIT_NS (INT64_C(2000) * 1000000)
-// The most connections not in use. Each costs a descriptor and 100 bytes.
+// The most connections not in use. Each costs a descriptor and 300 bytes, and one that has a key to
+// prove another 10 kB once it has said something.
 #define MST_ACCEPTOR_CONNS_MAX 16384u
 
 enum mst_acceptor_what {

@@ -5,6 +5,7 @@
 #include "dialin/serve.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,17 @@
 // Without free descriptors a listener stays ready: ignore it this long.
 #define SHORTAGE_NS (100 * MST_NS_PER_MS)
 
+// The least number of connections at a time whose peers have to prove a key; the most is a quarter
+// of the files that this process may open.
+#define LINES_LEAST 16
+
 struct line {
   struct mst_io io;
   struct mst_dialin *dialin;
-  uint32_t number; // the acceptor's
-  int fd;          // owned until handed over
+  uint32_t number;           // the acceptor's
+  int fd;                    // owned until handed over, as is:
+  struct mst_secure *secure; // NULL: bytes cross as they are
+  int proved;                // its handshake is over
   int admitted;
   uint8_t bytes[MST_DIAL_BYTES]; // of the DIAL
   size_t got;
@@ -32,6 +39,7 @@ struct mst_dialin {
   struct mst_acceptor *acceptor;
   struct mst_io *listeners;
   size_t count, turn;
+  struct mst_dialin_proof proof;
   struct line **lines; // by the acceptor's numbers; NULL: free
   uint32_t waiting;
   int64_t shortage_ns; // when to watch listeners again, 0: they are watched
@@ -42,6 +50,7 @@ struct mst_dialin {
 static void drop_line(struct line *line, int reset) {
   struct mst_dialin *dialin = line->dialin;
   mst_loop_remove(dialin->loop, &line->io);
+  mst_secure_free(line->secure);
   if (reset) mst_net_close_reset(&line->fd);
   mst_net_close(&line->fd);
   dialin->lines[line->number] = NULL;
@@ -55,10 +64,13 @@ static void end_line(struct line *line) {
   drop_line(line, 1);
 }
 
+// say sends the first bytes on a new connection: they fit.
 static int say(struct line *line, const uint8_t *bytes, size_t n) {
   size_t done = 0;
-  // The first bytes on a new connection: they fit.
-  return mst_net_send_until(line->fd, bytes, n, &done, 0, NULL);
+  if (line->secure == NULL)
+    return mst_net_send_until(line->fd, bytes, n, &done, 0, NULL);
+  const int64_t sent = mst_secure_write(line->secure, bytes, n, NULL);
+  return sent == (int64_t)n ? 0 : -MST_ECLOSED;
 }
 
 static void refuse(struct line *line, const char *why) {
@@ -83,10 +95,12 @@ static void admit(struct line *line, const struct mst_dial *dial) {
 static void hand_over(struct line *line, uint32_t worker) {
   struct mst_dialin *dialin = line->dialin;
   const int fd = line->fd;
+  struct mst_secure *secure = line->secure;
   mst_loop_remove(dialin->loop, &line->io);
   line->fd = -1;
+  line->secure = NULL;
   drop_line(line, 0);
-  dialin->use(dialin->owner, worker, fd);
+  dialin->use(dialin->owner, worker, fd, secure);
 }
 
 static void perform(struct mst_dialin *dialin,
@@ -113,8 +127,11 @@ static void perform(struct mst_dialin *dialin,
 }
 
 static void read_dial(struct line *line) {
-  const int64_t got = mst_net_recv(line->fd, line->bytes + line->got,
-                                   sizeof line->bytes - line->got, 0, NULL);
+  uint8_t *to = line->bytes + line->got;
+  const size_t room = sizeof line->bytes - line->got;
+  const int64_t got = line->secure == NULL
+                          ? mst_net_recv(line->fd, to, room, 0, NULL)
+                          : mst_secure_read(line->secure, to, room, NULL);
   if (got == -MST_EAGAIN) return;
   if (got < 0) {
     end_line(line);
@@ -131,6 +148,13 @@ static void read_dial(struct line *line) {
   perform(line->dialin, actions, n, &dial);
 }
 
+static void talked(struct line *line) {
+  struct mst_acceptor_action action;
+  const size_t n =
+      mst_acceptor_talked(line->dialin->acceptor, line->number, &action);
+  perform(line->dialin, &action, n, NULL);
+}
+
 // look_behind: did an admitted worker send anything but its DIAL again?
 static void look_behind(struct line *line) {
   uint8_t bytes[4];
@@ -145,30 +169,77 @@ static void look_behind(struct line *line) {
     read_dial(line);
     return;
   }
-  struct mst_acceptor_action action;
-  const size_t n =
-      mst_acceptor_talked(line->dialin->acceptor, line->number, &action);
-  perform(line->dialin, &action, n, NULL);
+  talked(line);
+}
+
+// prove goes on with the handshake. 1: it is over. What that needs is made once there is something
+// to read: a peer that is silent costs a descriptor and the line.
+static int prove(struct line *line) {
+  const struct mst_dialin_proof *proof = &line->dialin->proof;
+  if (proof->key == NULL || line->proved) return 1;
+  if (line->secure == NULL &&
+      mst_secure_open(MST_SECURE_ACCEPTS, line->fd, proof->key, proof->name,
+                      &line->secure, NULL) != 0) {
+    end_line(line);
+    return 0;
+  }
+  const int rc = mst_secure_shake(line->secure, NULL);
+  line->proved = rc == 0;
+  if (rc != 0 && rc != -MST_EAGAIN) {
+    end_line(line);
+    return 0;
+  }
+  const int writes =
+      rc == -MST_EAGAIN && mst_secure_wants(line->secure) == POLLOUT;
+  (void)mst_loop_want(line->dialin->loop, &line->io,
+                      writes ? MST_WRITABLE : MST_READABLE, NULL);
+  return rc == 0;
+}
+
+// read_on reads what has come. Whoever was admitted and has proved a key sends nothing again.
+static void read_on(struct line *line) {
+  if (!prove(line)) return;
+  if (!line->admitted || line->got > 0) {
+    read_dial(line);
+    return;
+  }
+  if (line->secure == NULL) {
+    look_behind(line);
+    return;
+  }
+  const int rc = mst_secure_await(line->secure, NULL);
+  if (rc == 1) {
+    talked(line);
+  } else if (rc != -MST_EAGAIN) {
+    end_line(line);
+  }
 }
 
 static void line_ready(struct mst_io *io, uint32_t ready);
 
-static void take_in(struct mst_dialin *dialin, int fd) {
-  uint32_t number;
+// new_line makes a line for a connection. NULL: no memory, or too many of them.
+static struct line *new_line(struct mst_dialin *dialin) {
   struct line *line = calloc(1, sizeof *line);
-  if (line == NULL ||
-      mst_acceptor_accepted(dialin->acceptor, mst_clock_now(), &number) != 0) {
-    free(line);
+  if (line == NULL) return NULL;
+  if (mst_acceptor_accepted(dialin->acceptor, mst_clock_now(), &line->number) ==
+      0)
+    return line;
+  free(line);
+  return NULL;
+}
+
+static void take_in(struct mst_dialin *dialin, int fd) {
+  mst_net_raise(&fd);
+  struct line *line = new_line(dialin);
+  if (line == NULL) {
     mst_net_close_reset(&fd); // its worker dials again
     return;
   }
-  mst_net_raise(&fd);
   line->dialin = dialin;
-  line->number = number;
   line->fd = fd;
   line->io = (struct mst_io){
       .fd = fd, .wanted = MST_READABLE, .ready = line_ready, .owner = line};
-  dialin->lines[number] = line;
+  dialin->lines[line->number] = line;
   dialin->waiting++;
   if (mst_loop_add(dialin->loop, &line->io, NULL) != 0) end_line(line);
 }
@@ -209,24 +280,32 @@ static void line_ready(struct mst_io *io, uint32_t ready) {
     dialin->turn = (dialin->turn + 1) % dialin->count;
     accept_some(dialin, dialin->listeners[dialin->turn].fd, ACCEPT_MAX);
   }
-  if (line->admitted && line->got == 0) {
-    look_behind(line);
-  } else {
-    read_dial(line);
-  }
+  read_on(line);
+}
+
+// most_lines: peers that have proved nothing must not take the files that the user's code needs.
+static uint32_t most_lines(const struct mst_dialin_proof *proof) {
+  int64_t soft, hard, open_now;
+  if (proof == NULL) return MST_ACCEPTOR_CONNS_MAX;
+  mst_net_fd_limits(&soft, &hard, &open_now);
+  if (soft / 4 < LINES_LEAST) return LINES_LEAST;
+  return soft / 4 < MST_ACCEPTOR_CONNS_MAX ? (uint32_t)(soft / 4)
+                                           : MST_ACCEPTOR_CONNS_MAX;
 }
 
 int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
-                    uint32_t cluster, uint32_t workers, mst_dialin_use use,
-                    void *owner, struct mst_dialin **out, struct mst_err *err) {
+                    const struct mst_dialin_proof *proof, uint32_t cluster,
+                    uint32_t workers, mst_dialin_use use, void *owner,
+                    struct mst_dialin **out, struct mst_err *err) {
   struct mst_dialin *dialin = calloc(1, sizeof *dialin);
   *out = NULL;
   int rc = dialin == NULL ? -MST_EMEM : 0;
   if (rc == 0) {
     *dialin = (struct mst_dialin){.loop = loop, .use = use, .owner = owner};
+    if (proof != NULL) dialin->proof = *proof;
     dialin->listeners = calloc(count, sizeof *dialin->listeners);
     dialin->lines = calloc(MST_ACCEPTOR_CONNS_MAX, sizeof(struct line *));
-    rc = mst_acceptor_open(cluster, workers, MST_ACCEPTOR_CONNS_MAX,
+    rc = mst_acceptor_open(cluster, workers, most_lines(proof),
                            &dialin->acceptor);
     if (dialin->listeners == NULL || dialin->lines == NULL) rc = -MST_EMEM;
   }

@@ -43,13 +43,14 @@ TEST("A worker dials until it is admitted, and pauses longer each time") {
   int64_t now = 1000;
   mst_dialer_open(&dialer, &dial, now, now + 60 * MST_NS_PER_S);
   CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_CONNECTED, now), 0);
-  int64_t last_pause = 0, longest = MST_DIAL_PAUSE_NS;
+  int64_t last_pause = 0, longest = MST_DIAL_PAUSE_NS,
+          answer = MST_DIAL_ANSWER_NS;
   for (int i = 1; i <= 6; i++) {
     CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_TICK, now), MST_DIALER_OPEN);
     CHECK_INT(dialer.dial.attempt, i);
     CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_CONNECTED, now),
               MST_DIALER_SEND);
-    now += MST_DIAL_ANSWER_NS - 1;
+    now += answer - 1;
     CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_TICK, now), 0);
     now += 1;
     CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_TICK, now),
@@ -57,6 +58,8 @@ TEST("A worker dials until it is admitted, and pauses longer each time") {
     const int64_t pause = dialer.due_ns - now;
     CHECK(pause >= 0 && pause <= longest);
     longest += longest / 2;
+    answer += answer / 2;
+    if (answer > MST_DIAL_ANSWER_NS_MAX) answer = MST_DIAL_ANSWER_NS_MAX;
     CHECK(pause <= MST_DIAL_PAUSE_NS_MAX);
     last_pause = pause > last_pause ? pause : last_pause;
     // An answer on a closed connection is ignored.

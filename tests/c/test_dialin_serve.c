@@ -174,7 +174,9 @@ struct session {
   int twice;
 };
 
-static void use(void *owner, uint32_t worker, int fd) {
+static void use(void *owner, uint32_t worker, int fd,
+                struct mst_secure *secure) {
+  (void)secure;
   struct session *session = owner;
   session->twice += session->fds[worker] >= 0;
   session->fds[worker] = fd;
@@ -236,7 +238,7 @@ static int64_t dial_in(uint64_t *attempts) {
   const int64_t began = mst_clock_now();
   (void)usleep(PAUSE_MS * 1000); // the acceptor is busy with something else
   CHECK_INT(mst_loop_open(MST_LOOP_BEST, &loop, NULL), 0);
-  CHECK_INT(mst_dialin_open(loop, &listener, 1, 1, WORKERS, use, &session,
+  CHECK_INT(mst_dialin_open(loop, &listener, 1, NULL, 1, WORKERS, use, &session,
                             &dialin, NULL),
             0);
   while (mst_dialin_used(dialin) < WORKERS &&
