@@ -80,20 +80,29 @@ cli_run <- function(args) {
 
 cli_host_help <- c(
   "Usage: muster host",
+  "       muster host --connect ADDRESS:PORT --key FILE [--timeout SECONDS]",
   "",
-  "What a command that is given to launch_command() runs on the host: as muster_host() in R.",
-  "Standard input and output belong to the session.",
+  "Serves a session on this host, as muster_host() in R. Without options: what a command that is",
+  "given to launch_command() runs; standard input and output belong to the session.",
   "",
+  "  --connect ADDRESS:PORT  join a session that listens there, see launch_dialin()",
+  "  --key FILE              the key that both ends prove; only you may read the file",
+  "  --timeout SECONDS       give up if no session answers within them, default 600",
   "  --help                  show this"
 )
 
 cli_host <- function(args) {
-  given <- cli_parse(args, character(), "help", c(h = "help"))
+  given <- cli_parse(args, c("connect", "key", "timeout"), "help", c(h = "help"))
   if (length(given$rest)) cli_usage("unexpected argument \"", given$rest[1L], "\"")
   if (isTRUE(given$options$help)) {
     return(list(text = cli_host_help, status = 0L))
   }
-  muster_host()
+  options <- given$options
+  if (is.null(options$connect) != is.null(options$key)) {
+    cli_usage("--connect and --key belong together")
+  }
+  timeout <- if (is.null(options$timeout)) 600 else cli_number(options$timeout, "timeout")
+  muster_host(options$connect, options$key, timeout)
   list(status = 0L)
 }
 

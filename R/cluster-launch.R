@@ -40,7 +40,7 @@ start_cluster <- function(plan, may_fall_back) {
     the_host$reached <- before
     # Directories of workers that were killed before they could report them.
     if (!complete) sweep_temp_dirs()
-    if (length(the_host$hosts) + length(the_host$left)) drop_hosts()
+    if (has_hosts()) drop_hosts()
   })
   plans <- reach_hosts(plans, c(plan$enough, Inf)[1L])
   check_room(plans, plan$call)

@@ -63,9 +63,9 @@
 #'   interrupted and is an error of class `muster_error_timeout`; if it is still running a second
 #'   later, its worker is ended too. For parallel's functions, a task is what one worker is sent
 #'   at a time: for `parLapply()`, its share of the elements.
-#' @param wait How many workers have to be there before `cluster_start()` returns: a whole number.
-#'   Workers of hosts that take longer (jobs that are pending, hosts that boot) join later, see
-#'   Workers that come later. Default `Inf`: all.
+#' @param wait How many workers have to be there before `cluster_start()` returns: a whole number,
+#'   0 or more. Workers of hosts that take longer (jobs that are pending, hosts that boot) join
+#'   later, see Workers that come later. Default `Inf`: all.
 #' @param scale How many workers there are at least and at most, `c(0, 64)` for example: hosts are
 #'   asked for when tasks wait, and given back when they have nothing to do, see Hosts that come and
 #'   go. `NULL` (default): all are there all the time.
@@ -320,7 +320,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   policy <- check_policy(healing, retries, heartbeat, timeout, call)
-  if (!identical(wait, Inf)) wait <- check_count(wait, "wait", call = call)
+  if (!identical(wait, Inf)) wait <- check_count(wait, "wait", min = 0L, call = call)
   scale <- check_scale(scale, policy[1L], call)
   groups <- scaled_groups(groups, scale, call)
   idle_timeout <- check_seconds(idle_timeout, "idle_timeout", infinite = TRUE, call = call)

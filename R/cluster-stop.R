@@ -45,7 +45,7 @@ stop_nodes <- function(nodes) {
   # A worker that was ended while it restarted left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
   drop_gone_servers()
-  if (length(the_host$hosts) + length(the_host$left)) drop_hosts()
+  if (has_hosts()) drop_hosts()
 }
 
 # The directory of booted workers goes with the last of them.

@@ -2,6 +2,7 @@
 
 # What this process knows of other hosts.
 the_host <- new.env(parent = emptyenv())
+the_host$listeners <- list() # where hosts dial in, see open_listener()
 the_host$hosts <- list() # links: list(key, pointer, command, facts), by key
 the_host$host_keys <- 0L # how many keys were given
 the_host$launches <- 0L # how many commands of launchers were run
@@ -34,7 +35,7 @@ by_slurm <- function(host) identical(host$by, "slurm")
 #' None. When the cluster starts: see [cluster_start()].
 #' @section Source:
 #' Muster's own.
-#' @seealso [launch_ssh()], [launch_slurm()], [launch_command()].
+#' @seealso [launch_ssh()], [launch_slurm()], [launch_command()], [launch_dialin()].
 #' @examples
 #' launch_local(2)
 #' @export
@@ -179,7 +180,8 @@ filled_command <- function(plan, name = launch_name()) {
 #' @export
 print.muster_launcher <- function(x, ...) {
   jobs <- Filter(is_queued, x$hosts)
-  if (length(jobs) > 1L) x$hosts <- x$hosts[1L] # all are alike
+  awaited <- Filter(function(one) by_dialin(one$host), x$hosts)
+  if (max(length(jobs), length(awaited)) > 1L) x$hosts <- x$hosts[1L] # all are alike
   for (one in x$hosts) {
     n <- one$workers
     workers <- if (is.null(n)) "a worker for each core" else number_of(n, "worker")
@@ -187,6 +189,12 @@ print.muster_launcher <- function(x, ...) {
       "on this machine"
     } else if (by_ssh(one$host)) {
       paste0("on ", one$host$name, ", by ssh")
+    } else if (by_dialin(one$host)) {
+      if (length(awaited) > 1L) {
+        paste("on each of", length(awaited), "hosts that dial in")
+      } else {
+        "on a host that dials in"
+      }
     } else if (by_slurm(one$host)) {
       if (!is_queued(one)) {
         paste0("on ", one$host$name, ", by Slurm")
@@ -221,12 +229,13 @@ worker_groups <- function(workers, is_default, call) {
 with_key <- function(group) {
   the_host$host_keys <- the_host$host_keys + 1L
   group$host$key <- as.character(the_host$host_keys)
+  if (by_dialin(group$host)) group$host$listener$keys <- c(group$host$listener$keys, group$host$key)
   group
 }
 
 launched_groups <- function(workers, is_default, call) {
   if (!is_default && inherits(workers, "muster_launcher")) {
-    workers$hosts
+    with_listener(workers$hosts)
   } else if (!is_default && is.character(workers)) {
     named_groups(workers, call)
   } else {

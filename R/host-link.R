@@ -7,8 +7,11 @@
 # six times as often.
 host_silence <- 60
 
-# begin_link() runs the command that leads to the plan's host.
+# begin_link() runs the command that leads to the plan's host, or awaits one that dials in.
 begin_link <- function(plan) {
+  if (by_dialin(plan$host)) {
+    return(await_host(plan))
+  }
   key <- plan$host$key
   set_link_aside(key)
   name <- launch_name()
@@ -107,6 +110,8 @@ abort_link <- function(state, plan) {
       paste0("No answer came from ", host_shown(plan), " within ", plan_timeout(plan), " s.")
     } else if (was) {
       paste0(capitalised(host_shown(plan)), " ended while its workers started.")
+    } else if (by_dialin(plan$host)) {
+      "A host dialled in, and its connection ended before it had said what it is."
     } else {
       paste0("The command didn't lead to muster on ", host_shown(plan), ".")
     },
@@ -117,7 +122,7 @@ abort_link <- function(state, plan) {
     ),
     hints = c(
       known$hint, paste("The command:", plan$host$command),
-      if (!was) {
+      if (!was && !by_dialin(plan$host)) {
         "It must run muster::muster_host() there; try it by hand: it prints <muster host 1>."
       }
     ),
@@ -285,6 +290,12 @@ drop_hosts <- function() {
   for (link in the_host$left) {
     if (!link$key %in% used && drop_link(link)) the_host$left[[link$name]] <- NULL
   }
+  drop_listeners(used)
+}
+
+# Whether drop_hosts() may have something to do: without hosts, clusters are stopped without it.
+has_hosts <- function() {
+  length(the_host$hosts) + length(the_host$left) + length(the_host$listeners) > 0L
 }
 
 # drop_left() clears away links that have ended since workers left them.

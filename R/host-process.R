@@ -16,16 +16,27 @@
 #'
 #' Standard output belongs to the link from then on; whatever else is printed goes to standard
 #' error.
+#'
+#' With `connect`, this process joins a session that listens, see [launch_dialin()]: it connects,
+#' proves the key, and tries again while nobody answers. It says so when it has joined. On the
+#' command line: `muster host --connect node1:4432 --key ~/muster-key`.
+#' @param connect `NULL` (default): serve the session whose command runs this. Or a string,
+#'   `"address:port"`: where a session listens.
+#' @param key With `connect`: the path of the key's file, which only you may read. It may be a pipe,
+#'   as `/dev/fd/3`.
+#' @param timeout With `connect`: for how many seconds it tries to join, above 0, by default 600;
+#'   then for as long again it waits for a session that is busy. `Inf`: without limit.
 #' @returns `NULL`, invisibly, when the session has ended.
 #' @section Errors:
-#' `muster_error_connect`: nobody answered within two minutes, or what answered isn't a session, or
-#' the link changes bytes.
+#' `muster_error_connect`: nobody answered within two minutes or `timeout`, or what answered isn't a
+#' session, or the link changes bytes; the key can't be used, or the session needs no more hosts.
+#' `muster_error_input`: an argument has the wrong type.
 #' @section Cost:
 #' One process of R and, for each session, one for a fork server, which all workers are forked from.
 #' @section Source:
 #' A server that speaks over standard input and output is what `sftp-server` and
 #' `git-upload-pack` are.
-#' @seealso [launch_command()].
+#' @seealso [launch_command()], [launch_dialin()].
 #' @examples
 #' \dontrun{
 #' # On the host, by a command of the session's:
@@ -33,17 +44,9 @@
 #' muster_host()
 #' }
 #' @export
-muster_host <- function() {
-  opened <- .Call(
-    ffi_host_open, c(host_greeting_s, host_linger_s), nzchar(Sys.getenv("SLURM_JOB_ID"))
-  )
-  if (is.list(opened)) {
-    abort_muster("connect", "No session answered.",
-      details = opened$error,
-      hints = "muster_host() is for commands that are given to launch_command().",
-      errno = opened$errno, call = sys.call()
-    )
-  }
+muster_host <- function(connect = NULL, key = NULL, timeout = 600) {
+  call <- sys.call()
+  if (is.null(connect)) await_session(call) else dial_session(connect, key, timeout, call)
   the_host$temp_root <- host_root()
   on.exit(unlink(the_host$temp_root, recursive = TRUE))
   .Call(ffi_host_say, host_facts())
@@ -54,6 +57,22 @@ muster_host <- function() {
   }
   .Call(ffi_host_end, 5)
   invisible()
+}
+
+# await_session() greets the session whose command runs this process.
+await_session <- function(call) {
+  opened <- .Call(
+    ffi_host_open, c(host_greeting_s, host_linger_s), nzchar(Sys.getenv("SLURM_JOB_ID"))
+  )
+  if (is.list(opened)) {
+    abort_muster("connect", "No session answered.",
+      details = opened$error,
+      hints = c(
+        "Without `connect`, muster_host() is for commands that are given to launch_command()."
+      ),
+      errno = opened$errno, call = call
+    )
+  }
 }
 
 host_greeting_s <- 120

@@ -22,6 +22,10 @@ reach_hosts <- function(plans, enough) {
         plans[[i]]$host$install <<- NULL # once
         new_site(plans[[i]])
       }
+      if (by_dialin(plans[[i]]$host) && may_come_again(error)) {
+        new_site(plans[[i]]) # another host comes, or the same one again
+        error <- NULL
+      }
       if (is.null(error)) {
         return()
       }
@@ -78,6 +82,6 @@ abort_hosts <- function(failed) {
 is_enough <- function(plans, waiting, enough) {
   known <- function(plan) !is.null(plan$workers)
   there <- Filter(Negate(is_asleep), plans[setdiff(seq_along(plans), waiting)])
-  all(vapply(plans, known, NA)) && length(there) > 0L &&
+  all(vapply(plans, known, NA)) && (length(there) > 0L || enough == 0) &&
     sum(vapply(there, `[[`, 0L, "workers")) >= enough
 }

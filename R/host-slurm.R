@@ -202,6 +202,7 @@ look_at_job <- function(plan, jobs) {
 
 # abort_queued() raises the error of a command that has waited for longer than it may.
 abort_queued <- function(plan, link) {
+  if (by_dialin(plan$host)) abort_nobody(plan, link)
   if (!is_queued(plan)) abort_waiting(plan, link)
   abort_muster("timeout",
     paste0("Job ", link$job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
@@ -285,12 +286,14 @@ slurm_end <- function(name) {
   if (length(state) == 1L && state %in% names(reasons)) reasons[[state]]
 }
 
-# tell_pending() says so if what waits has changed since it last did.
-tell_pending <- function(pending, slurm, most = 4L) {
-  text <- ""
+# tell_pending() says so if what waits has changed since it last did. hosts: of those that dial in,
+# how many.
+tell_pending <- function(pending, slurm, hosts, most = 4L) {
+  text <- if (hosts > 0L) waiting_text(hosts) else ""
   if (length(pending)) {
     left <- length(pending) - most
     text <- paste0(
+      if (nzchar(text)) paste0(text, "\n"),
       "Waiting for ", if (slurm) "Slurm to start ", number_of(length(pending), "job"),
       if (!slurm) " to start", ": ",
       paste(utils::head(pending, most), collapse = ", "),

@@ -277,12 +277,19 @@ look_at_queues <- function(sites, fail) {
   said <- lapply(sites, function(one) {
     tryCatch(
       {
-        found <- if (is_queued(one$plan)) look_at_job(one$plan, jobs) else look_at_output(one$plan)
+        found <- if (by_dialin(one$plan$host)) {
+          NA # it waits until it has joined
+        } else if (is_queued(one$plan)) {
+          look_at_job(one$plan, jobs)
+        } else {
+          look_at_output(one$plan)
+        }
         tell_site(one, if (is.null(found)) "runs" else "pending", !is_queued(one$plan))
         found
       },
       muster_error = function(error) say_later(fail(one, error))
     )
   })
-  tell_pending(unlist(Filter(is.character, said)), all(slurm))
+  awaited <- any(vapply(sites, function(one) by_dialin(one$plan$host), NA))
+  tell_pending(unlist(Filter(is.character, said)), all(slurm), if (awaited) awaited_hosts() else 0L)
 }

@@ -24,6 +24,9 @@
   EACH(ffi_methods_own, 1)                                                     \
   EACH(ffi_session_end, 2)                                                     \
   EACH(ffi_remote_start, 4)                                                    \
+  EACH(ffi_remote_await, 4)                                                    \
+  EACH(ffi_gate_open, 2)                                                       \
+  EACH(ffi_gate_end, 1)                                                        \
   EACH(ffi_remote_wait, 2)                                                     \
   EACH(ffi_remote_state, 1)                                                    \
   EACH(ffi_remote_is, 4)                                                       \
@@ -33,7 +36,7 @@
   EACH(ffi_site_tell, 3)                                                       \
   EACH(ffi_sites_next, 1)                                                      \
   EACH(ffi_sites_drop, 1)                                                      \
-  EACH(ffi_site_same, 1)                                                      \
+  EACH(ffi_site_same, 1)                                                       \
   EACH(ffi_sites_retry, 1)                                                     \
   EACH(ffi_remote_owner, 2)                                                    \
   EACH(ffi_server_start, 4)                                                    \
@@ -136,6 +139,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_build_set, 2),
     ENTRY(ffi_enums, 0),
     ENTRY(ffi_host_open, 2),
+    ENTRY(ffi_host_dial, 3),
+    ENTRY(ffi_key_check, 1),
     ENTRY(ffi_host_say, 1),
     ENTRY(ffi_host_heed, 1),
     ENTRY(ffi_host_next, 1),

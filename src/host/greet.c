@@ -64,8 +64,8 @@ static int await(const struct mst_greet_link *link, int fd, short events,
 static int read_some(const struct mst_greet_link *link, uint8_t *bytes,
                      size_t n, size_t *got, struct mst_err *err) {
   int64_t rc;
-  while ((rc = mst_net_read(link->in, bytes, n, err)) == -MST_EAGAIN) {
-    const int waited = await(link, link->in, POLLIN, err);
+  while ((rc = mst_cable_read(link->cable, bytes, n, err)) == -MST_EAGAIN) {
+    const int waited = await(link, link->cable->in, POLLIN, err);
     if (waited != 0) return waited;
   }
   *got = rc > 0 ? (size_t)rc : 0;
@@ -76,9 +76,9 @@ static int write_all(const struct mst_greet_link *link, const void *bytes,
                      size_t n, struct mst_err *err) {
   const uint8_t *from = bytes;
   while (n > 0) {
-    const int64_t rc = mst_net_write(link->out, from, n, err);
+    const int64_t rc = mst_cable_write(link->cable, from, n, err);
     if (rc == -MST_EAGAIN) {
-      const int waited = await(link, link->out, POLLOUT, err);
+      const int waited = await(link, link->cable->out, POLLOUT, err);
       if (waited != 0) return waited;
     } else if (rc < 0) {
       return rc == -MST_ECLOSED ? closed(err) : (int)rc;
@@ -114,8 +114,8 @@ static void make_raw(int fd) {
 }
 
 static void prepare(const struct mst_greet_link *link) {
-  mst_net_unblock(link->in);
-  mst_net_unblock(link->out);
+  mst_net_unblock(link->cable->in);
+  mst_net_unblock(link->cable->out);
 }
 
 int mst_greet_host(const struct mst_greet_link *link, struct mst_err *err) {
@@ -123,8 +123,8 @@ int mst_greet_host(const struct mst_greet_link *link, struct mst_err *err) {
   uint8_t bytes[MST_GREET_BYTES];
   size_t n = 0, got, used;
   prepare(link);
-  make_raw(link->in);
-  make_raw(link->out);
+  make_raw(link->cable->in);
+  make_raw(link->cable->out);
   int rc = write_all(link, MST_GREET_MARK "\n", sizeof MST_GREET_MARK, err);
   while (rc == 0 && n < sizeof bytes) {
     rc = read_some(link, bytes + n, sizeof bytes - n, &got, err);

@@ -12,6 +12,7 @@
 
 #include "base/mst_err.h"
 #include "base/mst_tail.h"
+#include "host/cable.h"
 
 // The number changes with what relays say to each other.
 #define MST_GREET_MARK "<muster host 1>"
@@ -33,7 +34,7 @@ int mst_greet_echo(struct mst_greet *greet, const uint8_t *bytes, size_t n,
                    size_t *used);
 
 struct mst_greet_link {
-  int in, out;
+  const struct mst_cable *cable;
   int until; // a socket: its end ends the greeting, too; -1: none
   int64_t until_ns;
 };

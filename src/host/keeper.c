@@ -37,8 +37,7 @@ static int has_time(const struct mst_keeper *self) {
 
 static void serve(void *data) {
   struct mst_keeper *self = data;
-  const struct mst_greet_link link = {.in = self->config.in,
-                                      .out = self->config.out,
+  const struct mst_greet_link link = {.cable = &self->config.cable,
                                       .until = self->ends[1],
                                       .until_ns = self->until_ns};
   const int rc = mst_greet_session(&link, &self->skipped, &self->err);

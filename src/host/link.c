@@ -197,7 +197,7 @@ int64_t mst_links_due_ns(const struct mst_links *links) {
 
 static int waits_to_be_read(const struct mst_link *link) {
   struct pollfd polled = {.fd = link->trunk.in_io.fd, .events = POLLIN};
-  return poll(&polled, 1, 0) > 0;
+  return mst_cable_has_more(&link->trunk.cable) || poll(&polled, 1, 0) > 0;
 }
 
 // lock_soon doesn't wait for ever: after a failed assertion nobody unlocks it.

@@ -4,8 +4,10 @@
 
 #include <stdint.h>
 
+#include "host/cable.h"
+
 struct mst_link_config {
-  int in, out; // may be the same socket
+  struct mst_cable cable;
   // The link counts as broken after this time without a byte; pings are sent six times as often.
   int64_t silence_ns;
   // The link has TCP's delays on: a small packet waits until the one before is acknowledged, which

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mst_assert.h"
+
 // How long a command may take to end once its link is closed, and once it was told to: some have to
 // give back what they were allotted. An R that still boots sees the end when it reads: if it were
 // killed, its temporary directory would stay.
@@ -25,9 +27,7 @@ static void close_link(struct mst_remote *remote) {
     remote->failed = mst_link_why(remote->link, &remote->err);
   mst_link_close(remote->link);
   remote->link = NULL;
-  if (remote->config.out != remote->config.in)
-    mst_net_close(&remote->config.out);
-  mst_net_close(&remote->config.in);
+  mst_cable_close(&remote->config.cable);
 }
 
 static void gone(struct mst_remote *remote) {
@@ -73,7 +73,7 @@ static int begin(struct mst_remote *remote, struct mst_err *err) {
   const int rc = mst_link_open(&remote->config, remote->links, remote->prints,
                                &remote->link, &first, err);
   if (rc != 0) return rc;
-  remote->config.in = remote->config.out = -1;
+  remote->config.cable = MST_CABLE_NONE;
   mst_keeper_keep(remote->keeper, remote->link);
   mst_chan_open_line(&remote->chan, first, MST_FRAME_MAX_CONTROL);
   remote->io = (struct mst_io){.fd = -1,
@@ -144,13 +144,12 @@ static void close_ends(struct ends *ends) {
     mst_net_close(&all[i / 2][i % 2]);
 }
 
-// watch has the loops tell when the command says something, and when the host process has been
-// greeted.
-static int watch(struct mst_remote *remote, struct ends *ends,
+// greet has the host process greeted at the other end of the cable, and the loop tell when that is
+// over.
+static int greet(struct mst_remote *remote, int64_t until_ns,
                  struct mst_err *err) {
-  const int errors = ends->errors[0];
-  ends->errors[0] = -1;
-  const int rc = mst_output_open(&remote->errors, remote->prints, errors, err);
+  const int rc =
+      mst_keeper_start(&remote->config, until_ns, &remote->keeper, err);
   if (rc != 0) return rc;
   remote->greeted_io = (struct mst_io){.fd = mst_keeper_fd(remote->keeper),
                                        .wanted = MST_READABLE,
@@ -167,22 +166,20 @@ static int run(struct mst_remote *remote, struct ends *ends,
   spawn->end_signal = SIGTERM; // srun takes its job back
   int rc = mst_spawn_run(spawn, &remote->pid, err);
   if (rc != 0) return rc;
-  remote->config.in = ends->out[0];
-  remote->config.out = ends->in[1];
+  remote->config.cable.in = ends->out[0];
+  remote->config.cable.out = ends->in[1];
   ends->out[0] = ends->in[1] = -1;
-  rc = mst_keeper_start(&remote->config, until_ns, &remote->keeper, err);
-  return rc == 0 ? watch(remote, ends, err) : rc;
+  rc = mst_output_open(&remote->errors, remote->prints, ends->errors[0], err);
+  ends->errors[0] = -1;
+  return rc == 0 ? greet(remote, until_ns, err) : rc;
 }
 
-int mst_remote_start(const char *name, struct mst_loop *loop,
-                     struct mst_loop *prints, struct mst_links *links,
-                     struct mst_spawn *spawn, const struct mst_link_config *how,
-                     int64_t until_ns, struct mst_remote **out,
-                     struct mst_err *err) {
+static struct mst_remote *new_remote(const char *name, struct mst_loop *loop,
+                                     struct mst_loop *prints,
+                                     struct mst_links *links,
+                                     const struct mst_link_config *how) {
   struct mst_remote *remote = calloc(1, sizeof *remote);
-  if (remote == NULL)
-    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
-  struct ends ends;
+  if (remote == NULL) return NULL;
   strncpy(remote->name, name, sizeof remote->name - 1);
   remote->host = (struct mst_host){.name = remote->name,
                                    .build = remote->build,
@@ -193,8 +190,20 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
   remote->links = links;
   remote->owner = getpid();
   remote->config = *how;
-  remote->config.in = remote->config.out = -1;
+  remote->config.cable = MST_CABLE_NONE;
   remote->chan.fd = remote->errors.io.fd = -1;
+  return remote;
+}
+
+int mst_remote_start(const char *name, struct mst_loop *loop,
+                     struct mst_loop *prints, struct mst_links *links,
+                     struct mst_spawn *spawn, const struct mst_link_config *how,
+                     int64_t until_ns, struct mst_remote **out,
+                     struct mst_err *err) {
+  struct mst_remote *remote = new_remote(name, loop, prints, links, how);
+  if (remote == NULL)
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
+  struct ends ends;
   int rc = open_ends(&ends, err);
   if (rc == 0) rc = run(remote, &ends, spawn, until_ns, err);
   close_ends(&ends);
@@ -204,6 +213,29 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
   }
   *out = remote;
   return 0;
+}
+
+int mst_remote_expect(const char *name, struct mst_loop *loop,
+                      struct mst_loop *prints, struct mst_links *links,
+                      const struct mst_link_config *how,
+                      struct mst_remote **out, struct mst_err *err) {
+  *out = new_remote(name, loop, prints, links, how);
+  return *out != NULL
+             ? 0
+             : mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
+}
+
+int mst_remote_arrive(struct mst_remote *remote, struct mst_cable *cable,
+                      int64_t until_ns, struct mst_err *err) {
+  MST_ASSERT(remote->pid == 0 && remote->keeper == NULL && !remote->gone);
+  remote->config.cable = *cable;
+  *cable = MST_CABLE_NONE;
+  const int rc = greet(remote, until_ns, &remote->err);
+  if (rc == 0) return 0;
+  if (err != NULL) *err = remote->err;
+  remote->failed = rc;
+  gone(remote);
+  return rc;
 }
 
 int mst_remote_server(struct mst_remote *remote, struct mst_blob *order,
@@ -261,8 +293,7 @@ void mst_remote_break(struct mst_remote *remote) {
   mst_chan_leave(&remote->chan);
   mst_keeper_end(remote->keeper);
   mst_link_break(remote->link);
-  mst_net_close(&remote->config.out);
-  mst_net_close(&remote->config.in);
+  mst_cable_close(&remote->config.cable);
 }
 
 static int ends_within(struct mst_remote *remote, int64_t wait_ns) {

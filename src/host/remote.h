@@ -54,6 +54,14 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
                      struct mst_spawn *spawn, const struct mst_link_config *how,
                      int64_t until_ns, struct mst_remote **out,
                      struct mst_err *err);
+// mst_remote_expect makes one that no command leads to: its host comes by itself, by a cable that
+// mst_remote_arrive takes over. After an error of that it is gone.
+int mst_remote_expect(const char *name, struct mst_loop *loop,
+                      struct mst_loop *prints, struct mst_links *links,
+                      const struct mst_link_config *how,
+                      struct mst_remote **out, struct mst_err *err);
+int mst_remote_arrive(struct mst_remote *remote, struct mst_cable *cable,
+                      int64_t until_ns, struct mst_err *err);
 // mst_remote_is asks for the outcome: 1 if the host has told its facts, 0 if it hasn't yet, or an
 // error if it won't, or is gone.
 int mst_remote_is(const struct mst_remote *remote, struct mst_err *err);

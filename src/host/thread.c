@@ -22,18 +22,15 @@ struct mst_relay_thread {
 };
 
 static void close_all(struct mst_relay_thread *self) {
-  struct mst_link_config *config = &self->config;
   mst_net_close(&self->first);
-  if (config->out != config->in) mst_net_close(&config->out);
-  mst_net_close(&config->in);
+  mst_cable_close(&self->config.cable);
 }
 
 static void serve(void *data) {
   struct mst_relay_thread *self = data;
   const struct mst_link_config *config = &self->config;
   struct mst_relay *relay = NULL;
-  const struct mst_greet_link link = {.in = config->in,
-                                      .out = config->out,
+  const struct mst_greet_link link = {.cable = &config->cable,
                                       .until = self->first,
                                       .until_ns = self->until_ns};
   int rc = mst_greet_host(&link, &self->err);

@@ -59,15 +59,17 @@ void mst_trunk_read(struct mst_trunk *trunk, int64_t now_ns) {
   struct mst_buf *in = &trunk->in;
   struct mst_err err;
   mst_err_clear(&err);
-  if (trunk->failed != 0) return;
-  const int64_t got = mst_net_read(trunk->in_io.fd, in->data + in->len,
-                                   in->cap - in->len, &err);
-  if (got == -MST_EAGAIN) return;
-  if (got < 0) {
-    fail_io(trunk, got, &err);
-  } else {
-    in->len += (size_t)got;
-    take_pieces(trunk, now_ns);
+  while (trunk->failed == 0) {
+    const int64_t got = mst_cable_read(&trunk->cable, in->data + in->len,
+                                       in->cap - in->len, &err);
+    if (got == -MST_EAGAIN) return;
+    if (got < 0) {
+      fail_io(trunk, got, &err);
+    } else {
+      in->len += (size_t)got;
+      take_pieces(trunk, now_ns);
+    }
+    if (!mst_cable_has_more(&trunk->cable)) return;
   }
 }
 
@@ -83,8 +85,8 @@ static void write_out(struct mst_trunk *trunk) {
   while (trunk->out_head < trunk->out_n && !trunk->out_blocked &&
          trunk->failed == 0) {
     const int64_t sent =
-        mst_net_write(trunk->out_io.fd, trunk->out + trunk->out_head,
-                      trunk->out_n - trunk->out_head, &err);
+        mst_cable_write(&trunk->cable, trunk->out + trunk->out_head,
+                        trunk->out_n - trunk->out_head, &err);
     if (sent == -MST_EAGAIN) {
       trunk->out_blocked = 1;
     } else if (sent < 0) {
@@ -176,11 +178,12 @@ int mst_trunk_open(struct mst_trunk *trunk,
   *trunk = (struct mst_trunk){
       .ops = ops,
       .loop = loop,
-      .in_io = {.fd = config->in,
+      .cable = config->cable,
+      .in_io = {.fd = config->cable.in,
                 .wanted = MST_READABLE,
                 .ready = ops->ready,
                 .owner = trunk},
-      .out_io = {.fd = config->out,
+      .out_io = {.fd = config->cable.out,
                  .wanted = MST_WRITABLE,
                  .ready = ops->ready,
                  .owner = trunk},
@@ -195,8 +198,8 @@ int mst_trunk_open(struct mst_trunk *trunk,
                ? mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a link")
                : 0;
   if (rc == 0) {
-    mst_net_unblock(config->in);
-    mst_net_unblock(config->out);
+    mst_net_unblock(config->cable.in);
+    mst_net_unblock(config->cable.out);
     rc = mst_loop_add(loop, &trunk->in_io, err);
   }
   if (rc != 0) {
@@ -208,12 +211,10 @@ int mst_trunk_open(struct mst_trunk *trunk,
 }
 
 void mst_trunk_close(struct mst_trunk *trunk) {
-  int in = trunk->in_io.fd, out = trunk->out_io.fd;
   mst_loop_remove(trunk->loop, &trunk->in_io);
   mst_loop_remove(trunk->loop, &trunk->out_io);
   trunk->in_io.fd = trunk->out_io.fd = -1;
-  if (out != in) mst_net_close(&out);
-  mst_net_close(&in);
+  mst_cable_close(&trunk->cable);
 }
 
 void mst_trunk_break(struct mst_trunk *trunk) {

@@ -40,6 +40,7 @@ struct mst_trunk {
   const struct mst_trunk_ops *ops;
   struct mst_mux mux;
   struct mst_loop *loop;
+  struct mst_cable cable;
   struct mst_io in_io, out_io; // may be one descriptor
   struct mst_buf in;           // from in_head on: not dealt with
   size_t in_head;

@@ -39,8 +39,9 @@ struct worker {
 
 static inline void open_session(int in, int out, int64_t silence_ns) {
   struct mst_line *line;
-  const struct mst_link_config config = {
-      .in = in, .out = out, .silence_ns = silence_ns, .delays = has_delays};
+  const struct mst_link_config config = {.cable = {.in = in, .out = out},
+                                         .silence_ns = silence_ns,
+                                         .delays = has_delays};
   for (int i = 0; i < 2; i++) {
     first[i].fd = server[i].fd = -1;
     failures[i] = 0;
@@ -56,8 +57,9 @@ static inline void open_host(int in, int out, int64_t silence_ns) {
   (void)signal(SIGPIPE, SIG_IGN);
   CHECK_INT(mst_net_pair(pair, NULL), 0);
   mst_chan_open(&first[1], pair[0], MST_FRAME_MAX);
-  const struct mst_link_config config = {
-      .in = in, .out = out, .silence_ns = silence_ns, .delays = has_delays};
+  const struct mst_link_config config = {.cable = {.in = in, .out = out},
+                                         .silence_ns = silence_ns,
+                                         .delays = has_delays};
   CHECK_INT(mst_relay_open(&config, pair[1], &relay, NULL), 0);
 }
 

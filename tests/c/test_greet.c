@@ -79,25 +79,23 @@ TEST("Any byte that is changed, lost or added is noticed") {
 
 // ---- over pipes
 
-static struct mst_greet_link ends[2]; // the session's, the host's
+static struct mst_cable cables[2]; // the session's, the host's
+static struct mst_greet_link ends[2];
 
 static void open_link(int64_t ms) {
   int there[2], back[2];
   CHECK_INT(mst_net_pipe(there, NULL), 0);
   CHECK_INT(mst_net_pipe(back, NULL), 0);
   const int64_t until_ns = mst_clock_now() + ms * MST_NS_PER_MS;
-  ends[0] = (struct mst_greet_link){back[0], there[1], -1, until_ns};
-  ends[1] = (struct mst_greet_link){there[0], back[1], -1, until_ns};
-}
-
-static void close_end(struct mst_greet_link *end) {
-  mst_net_close(&end->in);
-  mst_net_close(&end->out);
+  cables[0] = (struct mst_cable){.in = back[0], .out = there[1]};
+  cables[1] = (struct mst_cable){.in = there[0], .out = back[1]};
+  for (int i = 0; i < 2; i++)
+    ends[i] = (struct mst_greet_link){&cables[i], -1, until_ns};
 }
 
 static void close_link(void) {
-  close_end(&ends[0]);
-  close_end(&ends[1]);
+  mst_cable_close(&cables[0]);
+  mst_cable_close(&cables[1]);
 }
 
 TEST("Session and host greet each other, whatever startup files print") {
@@ -106,8 +104,8 @@ TEST("Session and host greet each other, whatever startup files print") {
   open_link(20000);
   const pid_t pid = fork();
   if (pid == 0) {
-    close_end(&ends[0]);
-    const ssize_t n = write(ends[1].out, "Welcome!\n", 9);
+    mst_cable_close(&cables[0]);
+    const ssize_t n = write(cables[1].out, "Welcome!\n", 9);
     _exit(n == 9 && mst_greet_host(&ends[1], NULL) == 0 ? 0 : 1);
   }
   CHECK_INT(mst_greet_session(&ends[0], &skipped, NULL), 0);
@@ -128,7 +126,7 @@ TEST("A greeting ends with its time, with the link, or when it isn't wanted") {
   CHECK_INT(mst_greet_host(&ends[1], NULL), -MST_ETIMEOUT);
   close_link();
   open_link(20000);
-  close_end(&ends[1]);
+  mst_cable_close(&cables[1]);
   CHECK_INT(mst_greet_session(&ends[0], &skipped, NULL), -MST_ECLOSED);
   close_link();
   open_link(20000);
@@ -146,11 +144,11 @@ TEST("A host that is sent other bytes says so, and a session that gets them") {
   static char noise[MST_GREET_BYTES];
   open_link(20000);
   memset(noise, 'x', sizeof noise);
-  CHECK_INT(write(ends[0].out, noise, sizeof noise), sizeof noise);
+  CHECK_INT(write(cables[0].out, noise, sizeof noise), sizeof noise);
   CHECK_INT(mst_greet_host(&ends[1], NULL), -MST_EPROTO);
   close_link();
   open_link(20000);
-  CHECK_INT(write(ends[1].out, MARK "\n\0\1\3", MARK_BYTES + 4),
+  CHECK_INT(write(cables[1].out, MARK "\n\0\1\3", MARK_BYTES + 4),
             MARK_BYTES + 4);
   CHECK_INT(mst_greet_session(&ends[0], &skipped, NULL), -MST_EPROTO);
   close_link();

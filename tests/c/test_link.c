@@ -346,9 +346,9 @@ TEST("A session that doesn't serve its link for long isn't silent") {
   CHECK_INT(mst_net_pair(pair, NULL), 0);
   (void)signal(SIGPIPE, SIG_IGN);
   const struct mst_link_config at_host = {
-      .in = there[0], .out = back[1], .silence_ns = silence_ns};
+      .cable = {.in = there[0], .out = back[1]}, .silence_ns = silence_ns};
   const struct mst_link_config here = {
-      .in = back[0], .out = there[1], .silence_ns = silence_ns};
+      .cable = {.in = back[0], .out = there[1]}, .silence_ns = silence_ns};
   const int64_t until_ns = mst_clock_now() + 20 * MST_NS_PER_S;
   CHECK_INT(mst_keeper_start(&here, until_ns, &keeper, NULL), 0);
   CHECK_INT(mst_keeper_greeted(keeper, NULL), 0);
@@ -356,7 +356,7 @@ TEST("A session that doesn't serve its link for long isn't silent") {
   struct pollfd polled = {.fd = mst_keeper_fd(keeper), .events = POLLIN};
   CHECK_INT(poll(&polled, 1, 20000), 1);
   CHECK_INT(mst_keeper_greeted(keeper, NULL), 1);
-  open_session(here.in, here.out, silence_ns);
+  open_session(here.cable.in, here.cable.out, silence_ns);
   mst_keeper_keep(keeper, session);
   mst_chan_open(&first[1], pair[0], MST_FRAME_MAX);
   (void)poll(NULL, 0, 1000); // R is busy
@@ -385,7 +385,7 @@ TEST("A command that doesn't greet, or says something else, gives no link") {
     CHECK_INT(mst_net_pipe(there, NULL), 0);
     CHECK_INT(mst_net_pipe(back, NULL), 0);
     const struct mst_link_config here = {
-        .in = back[0], .out = there[1], .silence_ns = MST_NS_PER_S};
+        .cable = {.in = back[0], .out = there[1]}, .silence_ns = MST_NS_PER_S};
     const int64_t wait_ns = (silent ? 20 : 20000) * MST_NS_PER_MS;
     CHECK_INT(mst_keeper_start(&here, mst_clock_now() + wait_ns, &keeper, NULL),
               0);

@@ -177,7 +177,7 @@ TEST("A keeper ends though a forked child has its descriptors") {
   CHECK_INT(mst_net_pipe(there, NULL), 0);
   CHECK_INT(mst_net_pipe(back, NULL), 0);
   const struct mst_link_config here = {
-      .in = back[0], .out = there[1], .silence_ns = MST_NS_PER_S};
+      .cable = {.in = back[0], .out = there[1]}, .silence_ns = MST_NS_PER_S};
   CHECK_INT(mst_keeper_start(&here, mst_clock_now() + 20 * MST_NS_PER_S,
                              &keeper, NULL),
             0);

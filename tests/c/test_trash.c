@@ -97,10 +97,10 @@ TEST("C10: What a round writes to a link doesn't wait for directories") {
   (void)snprintf(path, sizeof path, "%s/link", dirs[0]);
   CHECK_INT(pipe(from), 0);
   const struct mst_link_config config = {
-      .in = from[0],
-      .out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600),
+      .cable = {.in = from[0],
+                .out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)},
       .silence_ns = 60 * MST_NS_PER_S};
-  CHECK(config.out >= 0);
+  CHECK(config.cable.out >= 0);
   CHECK_INT(mst_link_open(&config, &session.links, session.prints, &link, &line,
                           NULL),
             0);

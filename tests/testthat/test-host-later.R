@@ -1,7 +1,7 @@
 # Hosts that come after the cluster has started: cluster_start(wait =).
 
 test_that("`wait` is a number of workers", {
-  expect_error(cluster_start(1, wait = 0), "`wait`", class = "muster_error_input")
+  expect_error(cluster_start(1, wait = -1), "`wait`", class = "muster_error_input")
   expect_error(cluster_start(1, wait = "all"), "`wait`", class = "muster_error_input")
 })
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mst_clock.h"
+#include "dialin/caller.h"
 #include "fork/fork.h"
 #include "host/thread.h"
 #include "net/net.h"
@@ -27,9 +28,10 @@ static struct {
   int first;   // the first stream's end
   int session; // a pidfd of this process, for its servers
   struct mst_kid *servers;
-  uint32_t count; // of servers that were started, so far
-  uint8_t leaves; // it has said so
-  uint8_t ends;   // SIGTERM is the session's end
+  uint32_t count;           // of servers that were started, so far
+  uint8_t leaves;           // it has said so
+  uint8_t ends;             // SIGTERM is the session's end
+  struct mst_caller caller; // of a session that listens
 } host = {.first = -1, .session = -1};
 
 // take_link moves the link away from descriptors 0 and 1: whatever prints must not reach it.
@@ -49,36 +51,118 @@ static int take_link(int link[2], struct mst_err *err) {
   return rc;
 }
 
+static void end_relay(void) {
+  mst_net_close(&host.first);
+  mst_relay_end(host.relay);
+  host.relay = NULL;
+}
+
+// start_relay serves what a cable leads to, once that has answered: within times_s[0], and until it
+// is silent for times_s[1]. Takes the cable over. After an error, end_relay ends what there is.
+static int start_relay(const struct mst_cable *cable, const double *times_s,
+                       int delays, struct mst_err *err) {
+  int pair[2];
+  int rc = mst_net_pair(pair, err);
+  if (rc != 0) return rc; // this process ends
+  mst_net_raise(&pair[0]);
+  mst_net_raise(&pair[1]);
+  const struct mst_link_config config = {.cable = *cable,
+                                         .silence_ns = ffi_ns(times_s[1]),
+                                         .delays = (uint8_t)delays};
+  rc = mst_relay_start(&config, pair[1], mst_clock_now() + ffi_ns(times_s[0]),
+                       &host.relay, err);
+  if (rc != 0) return rc;
+  host.first = pair[0];
+  if (host.session < 0) host.session = mst_proc_pidfd(getpid());
+  while (mst_relay_state(host.relay) == MST_RELAY_GREETS)
+    (void)poll(NULL, 0, 1);
+  return mst_relay_why(host.relay, err);
+}
+
 // ffi_host_open greets the session over standard input and output, and waits for its answer.
 // times_s: how long that may take, and the silence after which the session counts as gone. delays:
 // see mst_link_config. TRUE, or list(error, call, errno).
 SEXP ffi_host_open(SEXP times_s, SEXP delays) {
-  const int64_t until_ns = mst_clock_now() + ffi_ns(REAL(times_s)[0]);
-  int link[2], pair[2];
   struct mst_err err;
+  int link[2];
   mst_err_clear(&err);
   // From now on the end of the link tells that the session is gone: there is something to tidy up.
   mst_proc_die_with_parent(SIGCONT);
   int rc = take_link(link, &err);
   if (rc != 0) return ffi_error_list(&err);
-  rc = mst_net_pair(pair, &err);
-  if (rc != 0) return ffi_error_list(&err); // this process ends
-  mst_net_raise(&pair[0]);
-  mst_net_raise(&pair[1]);
-  const struct mst_link_config config = {
-      .in = link[0],
-      .out = link[1],
-      .silence_ns = ffi_ns(REAL(times_s)[1]),
-      .delays = Rf_asLogical(delays) == 1,
-  };
-  rc = mst_relay_start(&config, pair[1], until_ns, &host.relay, &err);
-  if (rc != 0) return ffi_error_list(&err);
-  host.first = pair[0];
-  host.session = mst_proc_pidfd(getpid());
-  while (mst_relay_state(host.relay) == MST_RELAY_GREETS)
-    (void)poll(NULL, 0, 1);
-  if (mst_relay_why(host.relay, &err) != 0) return ffi_error_list(&err);
-  return Rf_ScalarLogical(1);
+  const struct mst_cable cable = {.in = link[0], .out = link[1]};
+  rc = start_relay(&cable, REAL(times_s), Rf_asLogical(delays) == 1, &err);
+  return rc == 0 ? Rf_ScalarLogical(1) : ffi_error_list(&err);
+}
+
+// say_failure tells why a connection failed, once for each reason in a row.
+static void say_failure(struct mst_err *told) {
+  const struct mst_err *last = &host.caller.last;
+  if (last->text[0] == '\0' || strcmp(last->text, told->text) == 0) return;
+  *told = *last;
+  REprintf("muster host: no session yet: %s\n", last->text);
+}
+
+// call_up goes on until this host is admitted. R may jump.
+static int call_up(struct mst_err *err) {
+  static struct mst_err told;
+  int rc;
+  while ((rc = mst_caller_run(&host.caller,
+                              mst_clock_now() + 50 * MST_NS_PER_MS, err)) ==
+         -MST_EAGAIN) {
+    R_CheckUserInterrupt();
+    say_failure(&told);
+  }
+  return rc;
+}
+
+static int read_key(const char *path, struct mst_err *err) {
+  struct mst_err why;
+  mst_err_clear(&why);
+  const int rc = mst_psk_read(path, &host.caller.key, &why);
+  return rc == 0
+             ? 0
+             : mst_err_set(err, (enum mst_code) - rc, why.sys_errno, why.call,
+                           "the key %s can't be used: %s", path, why.text);
+}
+
+static int open_caller(SEXP where, SEXP numbers, struct mst_err *err) {
+  struct mst_caller *caller = &host.caller;
+  *caller = (struct mst_caller){.fd = -1};
+  int rc = mst_secure_must(err);
+  if (rc == 0) rc = read_key(Rf_translateChar(STRING_ELT(where, 1)), err);
+  if (rc == 0)
+    rc = mst_addr_lookup(Rf_translateCharUTF8(STRING_ELT(where, 0)),
+                         (int)REAL(numbers)[0], caller->addrs, MST_ADDRS_MAX,
+                         &caller->count, err);
+  if (rc == 0)
+    rc = mst_caller_open(caller, mst_clock_now() + ffi_ns(REAL(numbers)[1]),
+                         err);
+  return rc;
+}
+
+// ffi_host_dial calls a session that listens, proves a key, and greets it. where: c(the session's
+// address, the path of the key). numbers: c(port, seconds until it gives up). times_s: as for
+// ffi_host_open. TRUE, or list(error, call, errno).
+SEXP ffi_host_dial(SEXP where, SEXP numbers, SEXP times_s) {
+  struct mst_caller *caller = &host.caller;
+  struct mst_err err;
+  mst_err_clear(&err);
+  int rc = open_caller(where, numbers, &err);
+  while (rc == 0) {
+    struct mst_cable cable = MST_CABLE_NONE;
+    rc = call_up(&err);
+    if (rc != 0) break;
+    mst_caller_give(caller, &cable.in, &cable.secure);
+    cable.out = cable.in;
+    rc = start_relay(&cable, REAL(times_s), 0, &err);
+    if (rc != 0) end_relay();
+    if (rc != -MST_ECLOSED) break;
+    mst_caller_again(caller); // the session hadn't heard of it
+    rc = 0;
+  }
+  mst_caller_close(caller);
+  return rc == 0 ? Rf_ScalarLogical(1) : ffi_error_list(&err);
 }
 
 // say sends a frame. The session may be gone: ffi_host_next sees that.
@@ -275,9 +359,7 @@ SEXP ffi_host_refuse(SEXP fds, SEXP text) {
 // ffi_host_end ends the link and waits until the fork servers have ended their workers and
 // themselves; those that haven't after timeout_s are killed, and their workers' watches end these.
 SEXP ffi_host_end(SEXP timeout_s) {
-  mst_net_close(&host.first);
-  mst_relay_end(host.relay);
-  host.relay = NULL;
+  end_relay();
   mst_kids_wait(&host.servers, ffi_deadline(timeout_s), NULL, NULL);
   mst_kids_kill(host.servers);
   mst_kids_wait(&host.servers, mst_clock_now() + MST_NS_PER_S, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "ffi/value/value.h"
 
 SEXP ffi_host_open(SEXP times_s, SEXP delays);
+SEXP ffi_host_dial(SEXP where, SEXP numbers, SEXP times_s);
 SEXP ffi_host_say(SEXP facts);
 SEXP ffi_host_heed(SEXP all);
 SEXP ffi_host_next(SEXP root);

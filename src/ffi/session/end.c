@@ -34,6 +34,7 @@ SEXP ffi_session_end(SEXP timeout_s, SEXP leave_s) {
   ffi_end_owned();
   if (session == NULL) return R_NilValue;
   ffi_servers_end(deadline_ns);
+  ffi_gates_end();
   ffi_remotes_end(deadline_ns);
   ffi_session_close();
   return R_NilValue;

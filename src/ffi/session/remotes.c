@@ -72,6 +72,46 @@ struct mst_remote *ffi_remote_of(SEXP pointer) {
   return remote != NULL && remote->owner == ffi_self() ? remote : NULL;
 }
 
+// own puts a remote into the list, for the site with this number, and gives its pointer.
+static void own(struct owned_remote *owned, SEXP site, SEXP pointer) {
+  owned->cluster = owned->link = 0;
+  owned->site = (uint32_t)Rf_asInteger(site);
+  const struct mst_site *asks = ffi_site_of(owned->site, &owned->cluster);
+  if (asks != NULL) owned->link = asks->link;
+  owned->next = remotes;
+  remotes = owned;
+  R_SetExternalPtrAddr(pointer, owned->remote);
+}
+
+// ffi_remote_await has the next host that comes through the gate be this one. how: the silence that
+// breaks the link, in seconds. A pointer, or why there is none.
+SEXP ffi_remote_await(SEXP name, SEXP gate, SEXP how, SEXP site) {
+  struct mst_session *session = ffi_session();
+  struct mst_gate *from = ffi_gate_of(gate);
+  if (from == NULL) Rf_error("hosts can't come: the session doesn't listen");
+  forget_parents();
+  follow_entries();
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, remote_tag(), R_NilValue));
+  const struct mst_link_config link = {.silence_ns = ffi_ns(REAL(how)[0])};
+  struct owned_remote *owned = malloc(sizeof *owned);
+  struct mst_err err;
+  mst_err_clear(&err);
+  int rc = -MST_EMEM;
+  if (owned != NULL)
+    rc = mst_remote_expect(Rf_translateCharUTF8(STRING_ELT(name, 0)),
+                           session->loop, session->prints, &session->links,
+                           &link, &owned->remote, &err);
+  if (rc != 0) {
+    free(owned);
+    UNPROTECT(1);
+    return ffi_error_list(&err);
+  }
+  own(owned, site, pointer);
+  mst_gate_await(from, owned->remote);
+  UNPROTECT(1);
+  return pointer;
+}
+
 // ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
 // how: how long the greeting may take, the silence that breaks the link (both in seconds), 1 if the
 // command may wait in a queue, 1 if it leaves TCP's delays on (see mst_link_config). site: the
@@ -103,13 +143,7 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site) {
     return ffi_error_list(&err);
   }
   owned->remote->waits = REAL(how)[2] > 0;
-  owned->cluster = owned->link = 0;
-  owned->site = (uint32_t)Rf_asInteger(site);
-  const struct mst_site *asks = ffi_site_of(owned->site, &owned->cluster);
-  if (asks != NULL) owned->link = asks->link;
-  owned->next = remotes;
-  remotes = owned;
-  R_SetExternalPtrAddr(pointer, owned->remote);
+  own(owned, site, pointer);
   UNPROTECT(1);
   return pointer;
 }
@@ -173,6 +207,7 @@ int ffi_remotes_tell(void) {
 
 static SEXP skipped_text(const struct mst_remote *remote) {
   char bytes[MST_TAIL_BYTES];
+  if (remote->keeper == NULL) return R_BlankScalarString; // nobody has come
   return ffi_text(bytes, mst_keeper_skipped(remote->keeper, bytes));
 }
 
@@ -251,6 +286,7 @@ static void end_for_good(const struct mst_remote *remote) {
   *at = gone->next;
   gone->next = ended;
   ended = gone;
+  ffi_gates_forget(remote);
 }
 
 SEXP ffi_remote_end(SEXP pointer) {
@@ -276,6 +312,7 @@ void ffi_remotes_abandon(uint32_t cluster) {
     if (at->cluster != cluster) continue;
     at->remote->waits = 1; // nobody waits for its end: it is told at once
     mst_remote_end(at->remote);
+    ffi_gates_abandon(at->remote);
   }
 }
 

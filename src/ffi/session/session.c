@@ -34,9 +34,13 @@ static struct {
 // An entry uses the session, or was left by a jump while it did.
 static int has_session;
 
-static void (*on_give_up[2])(void);
+#define GIVE_UPS 3
+static void (*on_give_up[GIVE_UPS])(void);
 void ffi_on_give_up(void (*then)(void)) {
-  on_give_up[on_give_up[0] == NULL ? 0 : 1] = then;
+  int i = 0;
+  while (i < GIVE_UPS - 1 && on_give_up[i] != NULL)
+    i++;
+  on_give_up[i] = then;
 }
 
 // give_up: the session's memory stays, see mst_session_break.
@@ -47,7 +51,7 @@ static void give_up(struct mst_session *session, const char *what) {
   session_now = NULL;
   is_over = 0;
   mst_session_break(session);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < GIVE_UPS; i++) {
     if (on_give_up[i] != NULL) on_give_up[i]();
   }
   mst_net_close(&session_fd);

@@ -3,6 +3,7 @@
 #define MST_FFI_SESSION_H
 
 #include "ffi/value/value.h"
+#include "host/gate.h"
 #include "host/remote.h"
 #include "pool/look.h"
 #include "pool/session.h"
@@ -29,8 +30,8 @@ int ffi_session_failed(const char *what);
 // ffi_session_failures gives the number of sessions that this process has given up. An object made
 // when it was smaller belongs to one of these.
 uint32_t ffi_session_failures(void);
-// ffi_on_give_up has `then` called when a session is given up: servers.c and remotes.c then give up
-// what they own. At most two.
+// ffi_on_give_up has `then` called when a session is given up: servers.c, remotes.c and gates.c
+// then give up what they own. At most three.
 // Runs no R code.
 void ffi_on_give_up(void (*then)(void));
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the outcome.
@@ -138,6 +139,13 @@ struct mst_remote *ffi_remote_of(SEXP pointer);
 // ffi_remote_number gives the number of the site that a link is for, *link which of its links it
 // is; 0: it is for no site, or was ended.
 uint32_t ffi_remote_number(SEXP pointer, uint32_t *link);
+// ffi_gate_of gives a pointer's gate, NULL if it is ended, or another process's. ffi_gates_forget:
+// a remote ends. ffi_gates_abandon: nobody needs its gate any more. ffi_gates_end ends all gates of
+// this process.
+struct mst_gate *ffi_gate_of(SEXP pointer);
+void ffi_gates_forget(const struct mst_remote *remote);
+void ffi_gates_abandon(const struct mst_remote *remote);
+void ffi_gates_end(void);
 // ffi_remotes_tell tells sites what has happened to their links; 1 if R code has to clean up after
 // one that workers have left. ffi_servers_tell tells them which fork servers have booted.
 int ffi_remotes_tell(void);
@@ -174,6 +182,10 @@ SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
 SEXP ffi_remote_start(SEXP name, SEXP command, SEXP how, SEXP site);
+SEXP ffi_remote_await(SEXP name, SEXP gate, SEXP how, SEXP site);
+SEXP ffi_gate_open(SEXP where, SEXP numbers);
+SEXP ffi_key_check(SEXP path);
+SEXP ffi_gate_end(SEXP gate);
 SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP names, SEXP here);
