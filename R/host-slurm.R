@@ -293,9 +293,10 @@ tell_pending <- function(pending, slurm, hosts, most = 4L) {
   if (length(pending)) {
     left <- length(pending) - most
     text <- paste0(
-      if (nzchar(text)) paste0(text, "\n"),
-      "Waiting for ", if (slurm) "Slurm to start ", number_of(length(pending), "job"),
-      if (!slurm) " to start", ": ",
+      if (nzchar(text)) paste0(text, "
+"),
+      if (slurm) "Waiting for Slurm to start " else "Waiting for ",
+      number_of(length(pending), "job"), if (!slurm) " to start", ": ",
       paste(utils::head(pending, most), collapse = ", "),
       if (left > 0L) paste(" and", left, "more"), "."
     )

@@ -211,13 +211,15 @@ fail_site <- function(one, error) {
   }
   if (identical(ends, site_ends[["is_lost"]])) {
     the_cluster$plans[[as.character(one$at[2L])]]$refused[[as.character(one$at[3L])]] <- why
-    what <- if (replaced || is.null(plan$host)) "fork server" else "workers"
+    no_server <- replaced || is.null(plan$host)
     return(function() {
-      inform_muster("server", paste0("No ", what, " can start on ", where, "."),
+      inform_muster("server",
+        paste0(
+          if (no_server) "No fork server can start on " else "No workers can start on ", where, "."
+        ),
         details = why,
         hints = paste(
-          if (what == "workers") "They" else "Its workers",
-          "are given up. cluster_resize() tries again."
+          if (no_server) "Its workers" else "They", "are given up. cluster_resize() tries again."
         )
       )
     })
