@@ -344,19 +344,23 @@ test_cluster("to come back may take longer than a heartbeat", {
 
 test_cluster("a node whose worker isn't there has no pid that stands for others", {
   local_settings(muster.quiet = TRUE)
-  folder <- local_folder()
-  cl <- local_cluster(2, retries = 0, setup = bquote({
-    if (file.exists(.(file.path(folder, "started")))) Sys.sleep(1.5) # tidy: slow
-  }))
-  file.create(file.path(folder, "started"))
-  gone <- node_pids(cl)[1L]
-  expect_error(
-    clusterCall(cl, function(gone) if (Sys.getpid() == gone) tools::pskill(gone, 9L), gone),
-    class = "muster_error_lost"
-  )
-  expect_identical(cl[[1]]$pid, gone) # 0 would be this session's own process group
-  clusterCall(cl, identity, 1)
-  expect_false(cl[[1]]$pid == gone)
+  # The host comes back once a file is there: until then its worker has no process.
+  far <- local_late()
+  file.create(far$file)
+  cl <- local_cluster(list(1, far$launcher))
+  gone <- cl[[2]]$pid
+  unlink(far$file)
+  tools::pskill(far_host(cl), tools::SIGKILL)
+  wait_until({
+    clusterCall(cl[1], identity, 1)
+    cluster_status(cl)$state[2L] == "pending"
+  })
+  expect_identical(cluster_status(cl)$pid[2L], NA_integer_)
+  expect_identical(cl[[2]]$pid, gone) # 0 would be this session's own process group
+  file.create(far$file)
+  pid <- clusterCall(cl[2], Sys.getpid)[[1L]]
+  expect_false(pid == gone)
+  expect_identical(cl[[2]]$pid, pid)
 })
 
 # ---- out of memory
