@@ -113,6 +113,10 @@ future_backend <- function(workers = availableCores(), ...) {
   call <- quote(plan(muster_future))
   given <- list(...)
   if (is.function(workers)) workers <- workers()
+  if (is.numeric(workers) && identical(as.numeric(workers), 0)) {
+    # cluster_start(0) has no workers, and futures are tasks of some.
+    abort_input("workers", "one whole number from 1 to 10,000", workers, call)
+  }
   of_start <- intersect(names(given), names(formals(cluster_start)))
   of_backend <- given[setdiff(names(given), of_start)]
   if (is.numeric(workers) && identical(as.numeric(workers), 1) && !inherits(workers, "AsIs")) {

@@ -68,6 +68,19 @@ test_cluster("futures are evaluated by workers, with globals, packages, seeds an
   expect_warning(future::value(future::future(warning("careful"))), "careful")
 })
 
+test_cluster("what a future doesn't capture of its output is shown as its worker's", {
+  local_settings(muster.quiet = FALSE)
+  local_plan(workers = I(1))
+  shown <- function(stdout) {
+    capture.output(future::value(future::future(cat("said\n"), stdout = stdout)))
+  }
+  expect_identical(shown(NA), "worker 1: said")
+  expect_identical(shown(FALSE), character())
+  expect_identical(shown(TRUE), "said")
+  options(muster.quiet = TRUE)
+  expect_identical(shown(NA), character())
+})
+
 test_cluster("conditions are relayed at once, by whatever waits, and each once", {
   folder <- local_folder()
   local_plan(workers = I(1))
@@ -188,7 +201,9 @@ test_cluster("`workers` may be a function, one, a cluster; others are errors", {
   expect_identical(future::value(future::future(Sys.getpid())), Sys.getpid())
   future::plan(muster_future, workers = function() I(1))
   expect_false(future::value(future::future(Sys.getpid())) == Sys.getpid())
-  expect_error(future::plan(muster_future, workers = -1), class = "muster_error_input")
+  for (workers in list(-1, 0L, I(0), function() 0)) {
+    expect_error(future::plan(muster_future, workers = workers), class = "muster_error_input")
+  }
   expect_error(future::plan(muster_future, workers = structure(list(), class = "cluster")),
     class = "muster_error_input"
   )
